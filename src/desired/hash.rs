@@ -1,0 +1,101 @@
+//! The name of a content: a hash of its canonical form, with the version of the rule that made it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The characters of a short hash: consonants and digits that spell no words and are not mistaken for one another. The
+/// alphabet is that of Kubernetes' own generated names (apimachinery `util/rand`).
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// How many characters of the alphabet a name carries: 27^10, some 47 bits.
+const SHORT_LENGTH: usize = 10;
+
+/// The hash of a configuration's canonical form, written `v1:blake3:<64 hexadecimal digits>`.
+///
+/// The version names the rule that makes the canonical form. A later rule gets a later version, and content that a node
+/// already runs is then recognised by comparing the content itself: a change of the rule alone never rolls a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ContentHash([u8; 32]);
+
+impl ContentHash {
+    /// Version and algorithm, as they begin the written form.
+    pub const PREFIX: &'static str = "v1:blake3:";
+
+    /// Hashes canonical bytes.
+    #[must_use]
+    pub fn of(canonical: &[u8]) -> Self {
+        Self(*blake3::hash(canonical).as_bytes())
+    }
+
+    /// Ten characters for a name. The 256 bits are reduced modulo 27^10 from their first 128.
+    #[must_use]
+    pub fn short(&self) -> String {
+        let mut head = [0_u8; 16];
+        for (to, from) in head.iter_mut().zip(self.0) {
+            *to = from;
+        }
+        let mut rest = u128::from_be_bytes(head);
+        let mut short = String::with_capacity(SHORT_LENGTH);
+        for _ in 0..SHORT_LENGTH {
+            let digit = usize::try_from(rest % 27).unwrap_or_default();
+            rest /= 27;
+            short.extend(ALPHABET.get(digit).map(|byte| char::from(*byte)));
+        }
+        short
+    }
+
+    /// Reads the written form. A hash of another version is `None`: it says nothing that can be compared.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(Self::PREFIX)?;
+        let hash = blake3::Hash::from_hex(digits).ok()?;
+        // `from_hex` takes upper case too; one content has one written form.
+        (hash.to_hex().as_str() == digits).then(|| Self(*hash.as_bytes()))
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", Self::PREFIX, blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl From<ContentHash> for String {
+    fn from(hash: ContentHash) -> String {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for ContentHash {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("{text:?} is not a content hash of the form {}<hex>", Self::PREFIX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Golden vectors: these names are in people's clusters. They change only with the version.
+    #[test]
+    fn golden_vectors() {
+        let empty = ContentHash::of(b"");
+        assert_eq!(
+            empty.to_string(),
+            "v1:blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+        );
+        assert_eq!(empty.short().len(), 10);
+        assert_eq!(ContentHash::parse(&empty.to_string()), Some(empty));
+    }
+
+    #[test]
+    fn other_versions_and_other_spellings_are_not_read() {
+        let written = ContentHash::of(b"x").to_string();
+        for bad in ["", "v1:blake3:", "v2:blake3:00", &written.to_uppercase(), &written.replace("v1", "v2"), &written[1..]] {
+            assert_eq!(ContentHash::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What a revision asks for: pools, the nodes they select, how to roll out, and the one configuration that each pool's
+//! nodes shall run. Pure: made from a [`Snapshot`](crate::repository::Snapshot), knows no cluster.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::contract::{ConfigSource, KUBELET_KEY};
+use crate::document::Document;
+use crate::finding::Place;
+use crate::names::{CommitId, FleetName, NamespaceName, PoolName};
+
+pub mod hash;
+pub mod selector;
+
+pub use hash::ContentHash;
+pub use selector::LabelSelector;
+
+/// The label that a pool without a selector of its own selects by: `nodecfg.dev/pool=<pool>`.
+pub const POOL_LABEL: &str = "nodecfg.dev/pool";
+
+/// Everything that one revision of a repository asks for.
+#[derive(Debug, Clone)]
+pub struct Desired {
+    /// Identity of the fleet.
+    pub fleet: FleetName,
+    /// Where ConfigMaps go; unset means the binding's default.
+    pub namespace: Option<NamespaceName>,
+    /// The commit that was read; unset for a working tree.
+    pub commit: Option<CommitId>,
+    /// The pools by name.
+    pub pools: BTreeMap<PoolName, Pool>,
+}
+
+/// One pool as desired.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    /// Its name.
+    pub name: PoolName,
+    /// Which nodes belong to it.
+    pub selector: LabelSelector,
+    /// The higher pool wins a node that several select.
+    pub priority: i64,
+    /// How to roll out.
+    pub policy: RolloutPolicy,
+    /// What its nodes shall run.
+    pub target: PoolTarget,
+    /// Where the pool is declared: `pool.yaml`, or the `kubelet.yaml` of a pool without one.
+    pub place: Place,
+}
+
+/// What a pool's nodes shall run.
+#[derive(Debug, Clone)]
+pub enum PoolTarget {
+    /// The configuration that they were provisioned with (`spec.kubelet.local: true`).
+    Local,
+    /// A rendered configuration.
+    Config(Box<Rendered>),
+}
+
+/// A complete KubeletConfiguration, rendered from base and patches.
+#[derive(Debug, Clone)]
+pub struct Rendered {
+    /// The merged tree; every value still knows the file and position that set it.
+    pub document: Document,
+    /// The canonical YAML: the bytes of the ConfigMap.
+    pub canonical: String,
+    /// The hash of the content.
+    pub hash: ContentHash,
+    /// Name of the ConfigMap: `<fleet>-<pool>-<hash>`.
+    pub config_map: String,
+    /// Path of the pool's `kubelet.yaml` from the root of the snapshot.
+    pub path: String,
+}
+
+impl Rendered {
+    /// The source that a node's spec names to run this configuration from `namespace`.
+    #[must_use]
+    pub fn source(&self, namespace: &NamespaceName) -> ConfigSource {
+        ConfigSource::config_map(namespace.as_str(), &self.config_map, KUBELET_KEY)
+    }
+}
+
+/// How a pool is rolled out, with the fleet's defaults already applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutPolicy {
+    /// How many nodes may be unavailable at once. Default 10%.
+    pub max_unavailable: MaxUnavailable,
+    /// Nodes that go first, alone.
+    pub canary: Option<Canary>,
+    /// Failed nodes before the rollout stops. Default 0: the first failure stops it.
+    pub max_failures: u32,
+    /// How long a node may take from assignment to convergence. Default 5 minutes.
+    #[serde(serialize_with = "crate::desired::seconds")]
+    pub convergence_timeout: Duration,
+    /// A paused pool is planned and reported, never changed.
+    pub paused: bool,
+}
+
+/// Writes a duration as a number of seconds.
+pub(crate) fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+impl Default for RolloutPolicy {
+    fn default() -> Self {
+        Self {
+            max_unavailable: MaxUnavailable::Percent(10),
+            canary: None,
+            max_failures: 0,
+            convergence_timeout: Duration::from_secs(5 * 60),
+            paused: false,
+        }
+    }
+}
+
+/// A budget: a number of nodes or a share of the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MaxUnavailable {
+    /// This many nodes, at least 1.
+    Count(u32),
+    /// This share of the pool's nodes, 1 to 100, rounded down but at least one node.
+    Percent(u8),
+}
+
+impl MaxUnavailable {
+    /// The budget for a pool of `nodes` nodes, at least 1.
+    #[must_use]
+    pub fn of(self, nodes: usize) -> usize {
+        match self {
+            Self::Count(count) => usize::try_from(count).unwrap_or(usize::MAX).max(1),
+            Self::Percent(percent) => (nodes.saturating_mul(usize::from(percent)) / 100).max(1),
+        }
+    }
+}
+
+/// The nodes that go first, and how long they are watched before the others follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Canary {
+    /// How many nodes, at least 1.
+    pub nodes: u32,
+    /// How long they must stay converged before the next node starts.
+    #[serde(serialize_with = "crate::desired::seconds")]
+    pub soak: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_rounded_down_and_never_zero() {
+        assert_eq!(MaxUnavailable::Percent(25).of(7), 1);
+        assert_eq!(MaxUnavailable::Percent(25).of(8), 2);
+        assert_eq!(MaxUnavailable::Percent(10).of(0), 1);
+        assert_eq!(MaxUnavailable::Percent(100).of(15_000), 15_000);
+        assert_eq!(MaxUnavailable::Count(0).of(5), 1);
+        assert_eq!(MaxUnavailable::Count(9).of(5), 9);
+    }
+}

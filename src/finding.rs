@@ -1,0 +1,162 @@
+//! What nodecfg has to say about a file: a finding, graded, placed, and with the way out.
+//!
+//! Findings are collected, never thrown: every stage that reads the repository goes on after one, so that a report
+//! shows all of them. How they look is the report's business; nothing here writes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// How serious a finding is. Only errors stop a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The repository cannot be used as it is.
+    Error,
+    /// It can be used, and probably does not mean what its author meant.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        })
+    }
+}
+
+/// A stretch of one file of the snapshot. Lines and columns count from 1, columns in characters; `offset` and `len`
+/// count bytes of the text as it was read (after a byte order mark and with line ends as `\n`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Place {
+    /// Path from the snapshot's root, with `/` on every platform.
+    pub file: Arc<str>,
+    /// First byte.
+    #[serde(skip)]
+    pub offset: usize,
+    /// Length in bytes; 0 points between two characters.
+    #[serde(skip)]
+    pub len: usize,
+    /// Line of the first byte.
+    pub line: usize,
+    /// Column of the first byte.
+    pub column: usize,
+}
+
+impl Place {
+    /// The beginning of a file, for what concerns the whole of it.
+    #[must_use]
+    pub fn whole_file(file: impl Into<Arc<str>>) -> Self {
+        Self { file: file.into(), offset: 0, len: 0, line: 1, column: 1 }
+    }
+}
+
+impl fmt::Display for Place {
+    /// `file:line:column`, as editors and terminals link it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// One thing that is wrong or worth knowing about the repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// How serious it is.
+    pub severity: Severity,
+    /// Stable identifier in kebab case, such as `unknown-field`; documented, and safe to match in scripts.
+    pub code: &'static str,
+    /// One sentence that names the object and the offending value.
+    pub message: String,
+    /// Where it is, when it is in a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// What to say at the place itself, in a few words. Empty: nothing more than the message.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// Other places that belong to it, each with a few words: the first of two duplicates, say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<(Place, String)>,
+    /// The way out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+impl Finding {
+    /// An error at no place yet.
+    #[must_use]
+    pub fn error(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, message)
+    }
+
+    /// A warning at no place yet.
+    #[must_use]
+    pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, message)
+    }
+
+    /// A note at no place yet.
+    #[must_use]
+    pub fn note(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Note, code, message)
+    }
+
+    fn new(severity: Severity, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            severity,
+            code,
+            message: message.into(),
+            place: None,
+            label: String::new(),
+            related: Vec::new(),
+            help: None,
+        }
+    }
+
+    /// Puts the finding at a place.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Says a few words at the place itself.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Points at another place that belongs to it.
+    #[must_use]
+    pub fn related(mut self, place: Place, words: impl Into<String>) -> Self {
+        self.related.push((place, words.into()));
+        self
+    }
+
+    /// Says the way out.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// Orders findings as reports show them: by file, position, then severity and code; those without a place come first.
+pub fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| {
+        let key = |f: &Finding| f.place.as_ref().map(|p| (p.file.clone(), p.offset));
+        key(a).cmp(&key(b)).then(a.severity.cmp(&b.severity)).then(a.code.cmp(b.code)).then(a.message.cmp(&b.message))
+    });
+}
+
+/// Whether any finding is an error.
+#[must_use]
+pub fn any_error(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Error)
+}

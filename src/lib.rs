@@ -1,0 +1,13 @@
+//! nodecfg: keeps the kubelet configuration of every node pool in git, rolls it out a few nodes at a time, and proves
+//! that each node converged.
+//!
+//! The modules follow the data: [`repository`] → [`desired`] → [`observed`] → [`plan`] → [`rollout`] → [`report`].
+//! ARCHITECTURE.md has the map, the invariants and what each module must not do.
+
+pub mod clock;
+pub mod contract;
+pub mod desired;
+pub mod document;
+pub mod finding;
+pub mod names;
+pub mod repository;
