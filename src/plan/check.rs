@@ -1,0 +1,221 @@
+//! Asserts the invariants of a plan, from the plan and the observation alone. It runs before every execution, in production
+//! too: a plan that breaks one is a bug in planning, and must never meet a cluster.
+//!
+//! Nothing here shares code with how plans are made; that is the point.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+use super::{Action, Plan, PoolPlan, Step, WaveKind, Why};
+use crate::contract::{ConfigSource, KUBELET_KEY};
+use crate::desired::ContentHash;
+use crate::judge::Target;
+use crate::names::NodeName;
+use crate::observed::{ConfigMapKey, Observed, Readiness};
+
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Violation {
+    /// Where: a pool, a node, a ConfigMap.
+    pub subject: String,
+    /// What does not hold.
+    pub problem: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.subject, self.problem)
+    }
+}
+
+struct Checker<'a> {
+    plan: &'a Plan,
+    observed: &'a Observed,
+    violations: Vec<Violation>,
+}
+
+/// Every broken invariant of the plan; none, if it may run.
+#[must_use]
+pub fn check(plan: &Plan, observed: &Observed) -> Vec<Violation> {
+    let mut checker = Checker { plan, observed, violations: Vec::new() };
+    checker.identity();
+    checker.every_node_once();
+    checker.config_maps();
+    for pool in &plan.pools {
+        checker.pool(pool);
+    }
+    checker.prunable();
+    checker.violations
+}
+
+impl Checker<'_> {
+    fn require(&mut self, holds: bool, subject: impl fmt::Display, problem: impl Into<String>) {
+        if !holds {
+            self.violations.push(Violation { subject: subject.to_string(), problem: problem.into() });
+        }
+    }
+
+    fn identity(&mut self) {
+        let same = self.plan.clone().identified().id == self.plan.id;
+        self.require(same, "plan", "its id is not the hash of its content");
+    }
+
+    /// Each observed node stands in the plan exactly once, and no other does.
+    fn every_node_once(&mut self) {
+        let mut seen: BTreeMap<&NodeName, usize> = BTreeMap::new();
+        for pool in &self.plan.pools {
+            let planned = pool.steps().map(|step| &step.node).chain(pool.left_alone.iter().map(|left| &left.node));
+            let mut count = 0;
+            for node in planned {
+                count += 1;
+                *seen.entry(node).or_default() += 1;
+            }
+            self.require(count == pool.nodes, format!("pool {}", pool.name), "its nodes do not add up");
+        }
+        for unpooled in &self.plan.unpooled {
+            *seen.entry(&unpooled.node).or_default() += 1;
+        }
+        for (node, times) in &seen {
+            self.require(*times == 1, format!("node {node}"), format!("stands in the plan {times} times"));
+            self.require(self.observed.nodes.contains_key(*node), format!("node {node}"), "was not observed");
+        }
+        for node in self.observed.nodes.keys() {
+            self.require(seen.contains_key(node), format!("node {node}"), "is missing from the plan");
+        }
+    }
+
+    /// Names say what they hold, and each is there once.
+    fn config_maps(&mut self) {
+        let mut names = BTreeSet::new();
+        for map in &self.plan.config_maps {
+            let subject = format!("ConfigMap {}", map.name);
+            self.require(names.insert(&map.name), &subject, "is planned twice");
+            let name = format!("{}-{}-{}", self.plan.fleet, map.pool, map.hash.short());
+            self.require(map.name == name, &subject, format!("is not named {name}"));
+            let hash = ContentHash::of(map.kubelet.as_bytes());
+            self.require(hash == map.hash, &subject, "its content has another hash");
+        }
+    }
+
+    fn pool(&mut self, pool: &PoolPlan) {
+        let subject = format!("pool {}", pool.name);
+        self.require(pool.budget >= 1, &subject, "has no budget");
+        self.require(pool.budget == pool.policy.max_unavailable.of(pool.nodes), &subject, "its budget is not its policy's");
+        if pool.policy.paused {
+            self.require(pool.assignments() == 0, &subject, "is paused and changes nodes");
+        }
+        let order: Vec<u8> = pool
+            .waves
+            .iter()
+            .map(|wave| match wave.kind {
+                WaveKind::Unavailable => 0,
+                WaveKind::Canary { .. } => 1,
+                WaveKind::Rest => 2,
+            })
+            .collect();
+        self.require(order.is_sorted_by(|a, b| a < b), &subject, "its waves are out of order");
+
+        if let Target::Source(source) = &pool.target {
+            self.target(pool, source, &subject);
+        }
+        for wave in &pool.waves {
+            if let WaveKind::Canary { .. } = wave.kind {
+                let allowed = pool.policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
+                self.require(wave.steps.len() <= allowed, &subject, "has more canaries than its policy");
+            }
+            for step in &wave.steps {
+                self.step(pool, wave.kind, step);
+            }
+        }
+        for left in &pool.left_alone {
+            let ready = self.observed.nodes.get(&left.node).is_some_and(|node| node.ready == Readiness::Ready);
+            self.require(left.unavailable != ready, format!("node {}", left.node), "its readiness is misstated");
+            if let Why::Converged = left.why {
+                let spec = self.observed.nodes.get(&left.node).and_then(|node| node.source.as_ref());
+                self.require(pool.target.is_named_by(spec), format!("node {}", left.node), "is called converged on something else");
+            }
+        }
+    }
+
+    /// Invariant 2: the ConfigMap is in the plan whenever a node is pointed at it.
+    fn target(&mut self, pool: &PoolPlan, source: &ConfigSource, subject: &str) {
+        let Some(map) = &source.config_map else {
+            self.require(false, subject, "its target names no ConfigMap");
+            return;
+        };
+        let planned = self.plan.config_maps.iter().any(|planned| planned.name == map.name && planned.pool == pool.name);
+        self.require(planned || pool.assignments() == 0, subject, "its ConfigMap is not in the plan");
+        let ours = map.namespace == self.plan.namespace.as_str() && map.kubelet_config_key == KUBELET_KEY;
+        self.require(ours, subject, "its target is in another namespace or under another key");
+        self.require(map.uid.is_none() && map.resource_version.is_none(), subject, "its target pins a version");
+        let hash = pool.hash.map(|hash| hash.short());
+        let named = hash.is_some_and(|hash| map.name == format!("{}-{}-{hash}", self.plan.fleet, pool.name));
+        self.require(named, subject, "its target is not named by its hash");
+    }
+
+    fn step(&mut self, pool: &PoolPlan, wave: WaveKind, step: &Step) {
+        let subject = format!("node {}", step.node);
+        let Some(node) = self.observed.nodes.get(&step.node) else { return };
+        let ready = node.ready == Readiness::Ready;
+        let (from, deleting) = (node.source.clone(), node.deleting);
+        let able = node.kubelet_version.as_ref().is_none_or(|version| version.has_dynamic_config());
+        self.require(!deleting, &subject, "is being deleted");
+        self.require(able, &subject, "its kubelet cannot do it");
+        self.require(step.from == from, &subject, "does not start from what was observed");
+        self.require(step.was_ready == ready, &subject, "its readiness is misstated");
+        match &step.action {
+            Action::Await { .. } => {
+                self.require(pool.target.is_named_by(step.from.as_ref()), &subject, "is awaited without pointing at the target");
+            }
+            Action::Assign { patch } => {
+                self.require(!pool.target.is_named_by(step.from.as_ref()), &subject, "is pointed at what it points at");
+                // Invariant 4: what costs budget must not be in the wave that is free.
+                self.require(wave == WaveKind::Unavailable || ready, &subject, "is not Ready and waits for budget");
+                self.require(patch_is(patch, step.from.as_ref(), &pool.target), &subject, "its patch is not its transition");
+            }
+        }
+    }
+
+    /// Invariant 5: only what this fleet manages, and nothing that is in use.
+    fn prunable(&mut self) {
+        for name in &self.plan.prunable {
+            let subject = format!("ConfigMap {name}");
+            let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: name.clone() };
+            let ours = self.observed.config_maps.get(&key).is_some_and(|map| map.fleet.as_ref() == Some(&self.plan.fleet));
+            self.require(ours, &subject, "would be pruned without being this fleet's");
+            let named = |source: &Option<ConfigSource>| source.as_ref().and_then(ConfigMapKey::of).as_ref() == Some(&key);
+            let used = self.observed.nodes.values().any(|node| {
+                let status = &node.status;
+                [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().any(named)
+            });
+            self.require(!used, &subject, "would be pruned while a node refers to it");
+        }
+    }
+}
+
+/// Invariant 3: a patch tests what the plan saw, then changes that one field, and nothing else.
+fn patch_is(patch: &json_patch::Patch, from: Option<&ConfigSource>, target: &Target) -> bool {
+    const FIELD: &str = "/spec/configSource";
+    let means = |value: &Value, source: Option<&ConfigSource>| match source {
+        None => value.is_null(),
+        Some(source) => serde_json::from_value::<ConfigSource>(value.clone()).is_ok_and(|read| read == *source),
+    };
+    match patch.0.as_slice() {
+        [PatchOperation::Test(test), PatchOperation::Add(add)] => {
+            test.path.as_str() == FIELD
+                && means(&test.value, from)
+                && add.path.as_str() == FIELD
+                && target.source().is_some_and(|source| means(&add.value, Some(source)))
+        }
+        [PatchOperation::Test(test), PatchOperation::Remove(remove)] => {
+            test.path.as_str() == FIELD
+                && means(&test.value, from)
+                && remove.path.as_str() == FIELD
+                && *target == Target::Local
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,132 @@
+//! What is to be done with one node of a pool. Called for every node while planning, and again for the one node whose
+//! patch met a change made by somebody else.
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
+use serde_json::Value;
+
+use super::{Action, LeftAlone, Owner, Step, Why};
+use crate::contract::ConfigSource;
+use crate::judge::{Patience, Target, Verdict, judge};
+use crate::names::FleetName;
+use crate::observed::{Node, Readiness};
+
+/// What is to be done with a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It makes a transition.
+    Step(Step),
+    /// It is left alone.
+    LeaveAlone(LeftAlone),
+}
+
+/// The JSON Patch that points a node back from `target` at what it had before.
+#[must_use]
+pub fn back_patch(target: &Target, from: Option<&ConfigSource>) -> Patch {
+    let back = from.cloned().map_or(Target::Local, Target::Source);
+    patch(target.source(), &back)
+}
+
+/// What is known of the ConfigMap that a node points at, as far as the decision needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Whose it is.
+    pub owner: Holder,
+    /// Whether its content is the wanted one.
+    pub same_content: bool,
+}
+
+/// Whose ConfigMap a node points at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    /// This fleet's.
+    Us,
+    /// Another fleet's.
+    Fleet(FleetName),
+    /// Nobody's that nodecfg knows.
+    Unknown,
+}
+
+/// What the decision on one node depends on, apart from the node.
+#[derive(Debug, Clone)]
+pub struct Rules<'a> {
+    /// What the pool's nodes shall run.
+    pub target: &'a Target,
+    /// Whether the pool is paused.
+    pub paused: bool,
+    /// Whether nodes may be taken over from ConfigMaps that this fleet does not manage.
+    pub take_over: bool,
+}
+
+/// The path of the field within the object that carries it: `/spec/configSource`.
+fn field() -> PointerBuf {
+    PointerBuf::from_tokens(["spec", "configSource"])
+}
+
+/// The JSON Patch that moves `spec.configSource` from exactly `from` to `target`. The `test` of `null` passes on an absent
+/// field (recorded on API servers 1.21 and 1.36), so that "no source" is a precondition like any other.
+pub(super) fn patch(from: Option<&ConfigSource>, target: &Target) -> Patch {
+    let json = |source: &ConfigSource| serde_json::to_value(source).unwrap_or(Value::Null);
+    let test = PatchOperation::Test(TestOperation { path: field(), value: from.map_or(Value::Null, json) });
+    let change = match target {
+        Target::Source(source) => PatchOperation::Add(AddOperation { path: field(), value: json(source) }),
+        Target::Local => PatchOperation::Remove(RemoveOperation { path: field() }),
+    };
+    Patch(vec![test, change])
+}
+
+/// Decides what to do with `node`. `standing` tells about the ConfigMap that it points at now; it is asked only when that
+/// is not the target.
+pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSource) -> Standing) -> Decision {
+    let ready = node.ready == Readiness::Ready;
+    let leave = |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !ready, why });
+    let step = |action, was_ready| {
+        Decision::Step(Step { node: node.name.clone(), from: node.source.clone(), action, was_ready })
+    };
+
+    if node.deleting {
+        return leave(Why::Deleting);
+    }
+    let assigned = rules.target.is_named_by(node.source.as_ref());
+    let verdict = judge(rules.target, node, Patience::STATE_ONLY);
+    if assigned && verdict == Verdict::Converged {
+        return leave(Why::Converged);
+    }
+    if let Some(version) = &node.kubelet_version
+        && !version.has_dynamic_config()
+    {
+        return leave(Why::Unsupported { version: *version });
+    }
+    if assigned {
+        return match verdict {
+            _ if rules.paused => leave(Why::Paused),
+            Verdict::Converged => leave(Why::Converged),
+            Verdict::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), error: None }, ready),
+            Verdict::Failed(failure) => step(Action::Await { waiting: None, error: Some(failure.to_string()) }, ready),
+        };
+    }
+    if let Some(source) = &node.source {
+        let Standing { owner, same_content } = standing(source);
+        match owner {
+            Holder::Fleet(fleet) if !rules.take_over => {
+                return leave(Why::Conflict { source: source.clone(), owner: Owner::Fleet { fleet } });
+            }
+            Holder::Us | Holder::Unknown if same_content && runs(node, source) => {
+                return leave(Why::Adopted { source: source.clone() });
+            }
+            Holder::Unknown if !rules.take_over => {
+                return leave(Why::Conflict { source: source.clone(), owner: Owner::Unknown });
+            }
+            _ => {}
+        }
+    }
+    if rules.paused {
+        return leave(Why::Paused);
+    }
+    step(Action::Assign { patch: patch(node.source.as_ref(), rules.target) }, ready)
+}
+
+/// Whether the node runs what it points at: content is only adopted from a node that proves that it runs it.
+fn runs(node: &Node, source: &ConfigSource) -> bool {
+    judge(&Target::Source(source.clone()), node, Patience::STATE_ONLY) == Verdict::Converged
+}

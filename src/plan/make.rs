@@ -1,0 +1,402 @@
+//! Makes the plan: asks who belongs where, decides on each node, orders the steps into waves, and collects everything that
+//! forbids planning at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::config_maps::Shelf;
+use super::decide::{Decision, Rules, decide};
+use super::membership::{Membership, membership};
+use super::questions::target_of;
+use super::{
+    Action, ChangeSet, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Step, Unpooled, Wave, WaveKind, Why,
+};
+use crate::contract::ConfigSource;
+use crate::desired::{ContentHash, Desired, Pool, PoolTarget};
+use crate::document::changes::changes;
+use crate::judge::{Patience, Target, Verdict, judge};
+use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
+use crate::observed::{ConfigMapKey, Node, Observed, Readiness};
+
+/// What the caller allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Where ConfigMaps go.
+    pub namespace: NamespaceName,
+    /// Move nodes that point at ConfigMaps of others.
+    pub take_over: bool,
+    /// Accept a repository without pools, and pools that lost all their nodes.
+    pub allow_empty: bool,
+}
+
+/// Why there can be no plan. Nothing has been written when one of these is reported.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Problem {
+    /// The repository has no pool.
+    #[error("the repository has no pool: nothing under pools/")]
+    NoPools,
+    /// The cluster has nodes, and no pool selects any.
+    #[error("none of the {nodes} nodes of the cluster is selected by any of the {pools} pools")]
+    NothingSelected {
+        /// Nodes in the cluster.
+        nodes: usize,
+        /// Pools in the repository.
+        pools: usize,
+    },
+    /// A pool selects nothing, while nodes still run its configuration.
+    #[error("pool {pool} selects no node, but {nodes} nodes still run its configuration, {example} among them")]
+    PoolLostItsNodes {
+        /// The pool.
+        pool: PoolName,
+        /// Nodes that still point at one of its ConfigMaps.
+        nodes: usize,
+        /// One of them.
+        example: NodeName,
+    },
+    /// Several pools of the same priority select the same nodes.
+    #[error("pools {} have equal priority and both select node {example}{}", list(pools), others(*nodes))]
+    Contested {
+        /// The pools.
+        pools: Vec<PoolName>,
+        /// How many nodes they share.
+        nodes: usize,
+        /// One of them.
+        example: NodeName,
+    },
+    /// A ConfigMap is not what its name says.
+    #[error(
+        "ConfigMap {namespace}/{name} exists with other content than its name says (wanted {wanted}, found {})",
+        found.map_or_else(|| "no readable configuration".to_owned(), |hash| hash.to_string())
+    )]
+    ContentDiffers {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+        /// Hash of the content that belongs there.
+        wanted: ContentHash,
+        /// Hash of the content that is there.
+        found: Option<ContentHash>,
+    },
+    /// A ConfigMap of the right name and content can still be changed.
+    #[error("ConfigMap {namespace}/{name} has the right content but is not immutable: a change would restart every kubelet that uses it")]
+    NotImmutable {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+    },
+    /// A ConfigMap of the right name belongs to another fleet.
+    #[error("ConfigMap {namespace}/{name} belongs to another fleet, {}", fleet.as_ref().map_or("unnamed", |fleet| fleet.as_str()))]
+    NameTaken {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+        /// Whose it is.
+        fleet: Option<FleetName>,
+    },
+}
+
+fn list(pools: &[PoolName]) -> String {
+    pools.iter().map(PoolName::as_str).collect::<Vec<_>>().join(" and ")
+}
+
+fn others(nodes: usize) -> String {
+    match nodes.saturating_sub(1) {
+        0 => String::new(),
+        1 => " and 1 other".to_owned(),
+        more => format!(" and {more} others"),
+    }
+}
+
+impl Problem {
+    /// The way out.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::NoPools => "is this the right directory and revision? A pool is a folder pools/<pool> with a kubelet.yaml. \
+                              Pass --allow-empty if there shall be none"
+                .to_owned(),
+            Self::NothingSelected { .. } => "is this the right cluster? Compare the pools' nodeSelector with \
+                                             `kubectl get nodes --show-labels`, or pass --allow-empty"
+                .to_owned(),
+            Self::PoolLostItsNodes { pool, .. } => format!(
+                "check the nodeSelector of pool {pool} and the nodes' labels. If the nodes left the pool on purpose, pass \
+                 --allow-empty: they keep the configuration that they have"
+            ),
+            Self::Contested { .. } => {
+                "give one of them a higher spec.priority, or make their nodeSelectors exclude each other".to_owned()
+            }
+            Self::ContentDiffers { namespace, name, .. } => format!(
+                "somebody made or replaced it by hand. Look at it with `kubectl -n {namespace} get configmap {name} -o yaml`; \
+                 delete it when no node needs it, and run again"
+            ),
+            Self::NotImmutable { namespace, name } => format!(
+                "`kubectl -n {namespace} patch configmap {name} --type merge -p '{{\"immutable\":true}}'` makes it so without \
+                 restarting anything"
+            ),
+            Self::NameTaken { .. } => "give this fleet another metadata.name in nodecfg.yaml".to_owned(),
+        }
+    }
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// All the [`Problem`]s that forbid a plan, not just the first.
+pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result<Plan, Vec<Problem>> {
+    let members = membership(desired, &observed.nodes);
+    let shelf = Shelf::new(desired, observed);
+    let mut problems = guard(desired, observed, &members, options);
+
+    let mut config_maps = Vec::new();
+    let mut pools = Vec::new();
+    for (name, nodes) in &members.pools {
+        let Some(pool) = desired.pools.get(*name) else { continue };
+        let planned = plan_pool(pool, nodes, observed, &shelf, options);
+        if planned.assignments() > 0
+            && let PoolTarget::Config(rendered) = &pool.target
+        {
+            match shelf.need(name, rendered, &options.namespace) {
+                Ok(map) => config_maps.push(map),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        pools.push(planned);
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+
+    config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
+    let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
+    let prunable = prunable(desired, observed, &options.namespace);
+    let plan = Plan {
+        format_version: FORMAT_VERSION,
+        id: PlanId(String::new()),
+        fleet: desired.fleet.clone(),
+        commit: desired.commit.clone(),
+        namespace: options.namespace.clone(),
+        config_maps,
+        pools,
+        unpooled,
+        prunable,
+    };
+    Ok(plan.identified())
+}
+
+/// Decides anew on one node of a pool, whose assignment met a change made meanwhile. What it points at now may be a
+/// ConfigMap whose content was not read; it then counts as other content.
+#[must_use]
+pub fn redecide(desired: &Desired, observed: &Observed, options: &Options, pool: &PoolName, node: &Node) -> Option<Decision> {
+    let pool = desired.pools.get(pool)?;
+    let target = target_of(&pool.target, &options.namespace);
+    let rules = Rules { target: &target, paused: pool.policy.paused, take_over: options.take_over };
+    let shelf = Shelf::new(desired, observed);
+    Some(decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target))))
+}
+
+fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
+    match target {
+        PoolTarget::Local => None,
+        PoolTarget::Config(rendered) => Some(rendered.hash),
+    }
+}
+
+/// What must not happen by accident: a bad checkout or a mistyped selector that looks like an order to let go of nodes.
+fn guard(desired: &Desired, observed: &Observed, members: &Membership<'_>, options: &Options) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut contested: BTreeMap<&Vec<&PoolName>, Vec<&NodeName>> = BTreeMap::new();
+    for (node, pools) in &members.contested {
+        contested.entry(pools).or_default().push(node);
+    }
+    for (pools, nodes) in contested {
+        if let Some(example) = nodes.first() {
+            problems.push(Problem::Contested {
+                pools: pools.iter().map(|pool| (*pool).clone()).collect(),
+                nodes: nodes.len(),
+                example: (*example).clone(),
+            });
+        }
+    }
+    if options.allow_empty {
+        return problems;
+    }
+    if desired.pools.is_empty() {
+        problems.push(Problem::NoPools);
+        return problems;
+    }
+    if !observed.nodes.is_empty() && members.unpooled.len() == observed.nodes.len() {
+        problems.push(Problem::NothingSelected { nodes: observed.nodes.len(), pools: desired.pools.len() });
+        return problems;
+    }
+    let empty: BTreeSet<&PoolName> =
+        members.pools.iter().filter(|(_, nodes)| nodes.is_empty()).map(|(pool, _)| *pool).collect();
+    if empty.is_empty() {
+        return problems;
+    }
+    let mut lost: BTreeMap<&PoolName, Vec<&NodeName>> = BTreeMap::new();
+    for node in members.unpooled.iter().filter_map(|name| observed.nodes.get(*name)) {
+        if let Some(pool) = pool_of_source(desired, observed, node).and_then(|pool| empty.get(pool)) {
+            lost.entry(pool).or_default().push(&node.name);
+        }
+    }
+    for (pool, nodes) in lost {
+        if let Some(example) = nodes.first() {
+            problems.push(Problem::PoolLostItsNodes {
+                pool: pool.clone(),
+                nodes: nodes.len(),
+                example: (*example).clone(),
+            });
+        }
+    }
+    problems
+}
+
+/// The pool of this fleet whose ConfigMap a node points at.
+fn pool_of_source<'a>(desired: &Desired, observed: &'a Observed, node: &Node) -> Option<&'a PoolName> {
+    let map = observed.config_maps.get(&ConfigMapKey::of(node.source.as_ref()?)?)?;
+    if map.fleet.as_ref() == Some(&desired.fleet) { map.pool.as_ref() } else { None }
+}
+
+fn unpooled(name: &NodeName, desired: &Desired, observed: &Observed) -> Unpooled {
+    let pool = observed.nodes.get(name).and_then(|node| pool_of_source(desired, observed, node));
+    Unpooled { node: name.clone(), still_on: pool.map(ToString::to_string) }
+}
+
+/// Managed ConfigMaps of this fleet that neither a pool's target nor any node's spec or status names.
+fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
+    let mut used: BTreeSet<ConfigMapKey> = BTreeSet::new();
+    for pool in desired.pools.values() {
+        used.extend(target_of(&pool.target, namespace).source().and_then(ConfigMapKey::of));
+    }
+    for node in observed.nodes.values() {
+        let status = &node.status;
+        for source in [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().flatten() {
+            used.extend(ConfigMapKey::of(source));
+        }
+    }
+    observed
+        .config_maps
+        .iter()
+        .filter(|(key, map)| map.fleet.as_ref() == Some(&desired.fleet) && !used.contains(key))
+        .map(|(_, map)| map.name.clone())
+        .collect()
+}
+
+fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shelf<'_>, options: &Options) -> PoolPlan {
+    let target = target_of(&pool.target, &options.namespace);
+    let hash = hash_of(&pool.target);
+    let rules = Rules { target: &target, paused: pool.policy.paused, take_over: options.take_over };
+    let mut sorter = Sorter::default();
+    for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
+        sorter.add(node, decide(node, &rules, |source| shelf.standing(source, hash)));
+    }
+    let converged = sorter.left_alone.iter().filter(|left| left.why == Why::Converged).count();
+    let changes = change_sets(pool, sorter.all_steps(), shelf);
+    let left_alone = std::mem::take(&mut sorter.left_alone);
+    PoolPlan {
+        name: pool.name.clone(),
+        hash,
+        nodes: nodes.len(),
+        budget: pool.policy.max_unavailable.of(nodes.len()),
+        policy: pool.policy.clone(),
+        changes,
+        waves: sorter.waves(pool, converged),
+        left_alone,
+        target,
+    }
+}
+
+/// Sorts a pool's nodes into those that cost nothing, those that are in flight, those that cost budget, and those left alone.
+#[derive(Default)]
+struct Sorter {
+    unavailable: Vec<Step>,
+    in_flight: Vec<Step>,
+    available: Vec<Step>,
+    left_alone: Vec<LeftAlone>,
+}
+
+impl Sorter {
+    fn add(&mut self, node: &Node, decision: Decision) {
+        match decision {
+            Decision::LeaveAlone(left) => self.left_alone.push(left),
+            Decision::Step(step) => match &step.action {
+                Action::Await { error: None, .. } => self.in_flight.push(step),
+                Action::Await { .. } => self.unavailable.push(step),
+                Action::Assign { .. } if is_unavailable(node) => self.unavailable.push(step),
+                Action::Assign { .. } => self.available.push(step),
+            },
+        }
+    }
+
+    fn all_steps(&self) -> impl Iterator<Item = &Step> {
+        self.unavailable.iter().chain(&self.in_flight).chain(&self.available)
+    }
+
+    /// Orders the steps. `converged` nodes are on the target already: an earlier run got that far. Nodes in flight were
+    /// its canaries, or it had gone beyond them; either way the cluster's state alone tells how many canaries are missing.
+    fn waves(mut self, pool: &Pool, converged: usize) -> Vec<Wave> {
+        let canaries = pool.policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
+        let begun = converged + self.in_flight.len();
+        let needs_canary = canaries > 0 && begun <= canaries && !(self.available.is_empty() && begun == 0);
+        let mut waves = Vec::new();
+        let mut canary_steps = Vec::new();
+        if needs_canary {
+            canary_steps.append(&mut self.in_flight);
+            let missing = (canaries - begun).min(self.available.len());
+            canary_steps.extend(self.available.drain(..missing));
+        } else {
+            self.unavailable.append(&mut self.in_flight);
+        }
+        self.unavailable.sort_by(|a, b| a.node.cmp(&b.node));
+        if !self.unavailable.is_empty() {
+            waves.push(Wave { kind: WaveKind::Unavailable, steps: self.unavailable });
+        }
+        if let Some(canary) = pool.policy.canary
+            && needs_canary
+            && !(canary_steps.is_empty() && self.available.is_empty())
+        {
+            canary_steps.sort_by(|a, b| a.node.cmp(&b.node));
+            // With nobody left to protect there is nothing to soak for.
+            let soak_seconds = if self.available.is_empty() { 0 } else { canary.soak.as_secs() };
+            waves.push(Wave { kind: WaveKind::Canary { soak_seconds }, steps: canary_steps });
+        }
+        if !self.available.is_empty() {
+            waves.push(Wave { kind: WaveKind::Rest, steps: self.available });
+        }
+        waves
+    }
+}
+
+/// Invariant 4: a node is unavailable while it is not Ready, in transition, or failed; here, with respect to whatever it
+/// points at now.
+fn is_unavailable(node: &Node) -> bool {
+    if node.ready != Readiness::Ready {
+        return true;
+    }
+    let present = node.source.clone().map_or(Target::Local, Target::Source);
+    judge(&present, node, Patience::STATE_ONLY) != Verdict::Converged
+}
+
+/// Groups the nodes to be assigned by what they leave, and says for each group which fields change.
+fn change_sets<'a>(pool: &Pool, steps: impl Iterator<Item = &'a Step>, shelf: &Shelf<'_>) -> Vec<ChangeSet> {
+    let mut groups: BTreeMap<&Option<ConfigSource>, usize> = BTreeMap::new();
+    for step in steps.filter(|step| matches!(step.action, Action::Assign { .. })) {
+        *groups.entry(&step.from).or_default() += 1;
+    }
+    let new = match &pool.target {
+        PoolTarget::Local => None,
+        PoolTarget::Config(rendered) => Some(&rendered.document),
+    };
+    groups
+        .into_iter()
+        .map(|(from, nodes)| {
+            let old = from.as_ref().and_then(|source| shelf.document(source));
+            ChangeSet { from: from.clone(), nodes, from_known: old.is_some(), fields: changes(old.as_ref(), new) }
+        })
+        .collect()
+}

@@ -1,0 +1,44 @@
+//! Which ConfigMaps must be read in full before a plan can be made.
+//!
+//! Planning lists ConfigMaps by their metadata only. Their content matters where a node is to leave one (what changes, and
+//! is it perhaps the wanted content already?) and where nodes are to be pointed at one (is it what its name says?). A
+//! cluster where nothing is to be done raises no question.
+
+use std::collections::BTreeSet;
+
+use super::membership::membership;
+use crate::desired::{Desired, PoolTarget};
+use crate::judge::Target;
+use crate::names::NamespaceName;
+use crate::observed::{ConfigMapKey, Observed};
+
+/// The ConfigMaps to read, none of them twice.
+#[must_use]
+pub fn questions(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> BTreeSet<ConfigMapKey> {
+    let mut wanted = BTreeSet::new();
+    for (name, nodes) in membership(desired, &observed.nodes).pools {
+        let Some(pool) = desired.pools.get(name) else { continue };
+        let target = target_of(&pool.target, namespace);
+        let leaving = nodes
+            .iter()
+            .filter_map(|node| observed.nodes.get(*node))
+            .filter(|node| !target.is_named_by(node.source.as_ref()));
+        let mut any = false;
+        for node in leaving {
+            any = true;
+            wanted.extend(node.source.as_ref().and_then(ConfigMapKey::of));
+        }
+        if any {
+            wanted.extend(target.source().and_then(ConfigMapKey::of));
+        }
+    }
+    wanted
+}
+
+/// What a pool's nodes shall point at when ConfigMaps are in `namespace`.
+pub(super) fn target_of(target: &PoolTarget, namespace: &NamespaceName) -> Target {
+    match target {
+        PoolTarget::Local => Target::Local,
+        PoolTarget::Config(rendered) => Target::Source(rendered.source(namespace)),
+    }
+}

@@ -1,0 +1,143 @@
+//! What a node's state means: for each error text of the contract, and for each thing a node may be waited for, the meaning,
+//! the likely causes and where to look next.
+//!
+//! The texts are those of the kubelet 1.11 to 1.23 (`pkg/kubelet/kubeletconfig/status/status.go`); the causes come from
+//! recorded behaviour of a real kubelet and from how the kubelet loads a configuration.
+
+use crate::contract::error_text;
+use crate::judge::{Failure, Waiting};
+use crate::names::NodeName;
+
+/// An explanation, for people.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// What it means for the node.
+    pub meaning: &'static str,
+    /// What most often causes it, the likeliest first.
+    pub causes: &'static [&'static str],
+    /// What to look at next.
+    pub look_at: String,
+}
+
+/// Explains why a node failed.
+#[must_use]
+pub fn failure(node: &NodeName, failure: &Failure) -> Explanation {
+    match failure {
+        Failure::Refused { error } => refused(node, error),
+        Failure::TimedOut { waiting } => timed_out(node, waiting),
+    }
+}
+
+fn kubelet_log(node: &NodeName) -> String {
+    format!("the kubelet's log on {node}: `journalctl -u kubelet`")
+}
+
+fn refused(node: &NodeName, error: &str) -> Explanation {
+    let (meaning, causes): (_, &[_]) = match error {
+        error_text::LOAD => (
+            "the kubelet could not read the configuration and runs its last known good one",
+            &[
+                "the ConfigMap lacks the key that configSource names",
+                "the content is not a KubeletConfiguration that this kubelet version can decode: a value of the wrong type, \
+                 or YAML that does not parse",
+            ],
+        ),
+        error_text::VALIDATE => (
+            "the kubelet read the configuration, refused a value in it, and runs its last known good one",
+            &[
+                "a value out of range, or two values that contradict each other",
+                "a feature gate that this kubelet version does not know or does not let go of",
+            ],
+        ),
+        error_text::ALL_NIL => (
+            "configSource names no ConfigMap, so there is nothing to run",
+            &["somebody edited the Node by hand"],
+        ),
+        error_text::INTERNAL => (
+            "the kubelet could not keep its own records of the configuration",
+            &["the disk under --dynamic-config-dir is full, read-only or damaged"],
+        ),
+        _ => (
+            "the node reports an error against this configuration that is not one of the kubelet's known texts",
+            &["a node agent of another version"],
+        ),
+    };
+    Explanation { meaning, causes, look_at: kubelet_log(node) }
+}
+
+fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
+    match waiting {
+        Waiting::NotAssigned => Explanation {
+            meaning: "nobody has pointed the node at its configuration",
+            causes: &["no sync has run since the change, or it stopped before this node"],
+            look_at: "the last sync's log, and the node's events: `kubectl describe node`".to_owned(),
+        },
+        Waiting::NotAcknowledged => Explanation {
+            meaning: "the node has not taken any notice of its assignment: its status.config does not move",
+            causes: &[
+                "the kubelet runs without --dynamic-config-dir, or with the DynamicKubeletConfig feature gate off",
+                "the kubelet is 1.24 or later, or older than 1.11, and knows nothing of configSource",
+                "the kubelet is not running: it ends itself to take a new configuration, and nothing starts it again \
+                 (it must run under a service manager)",
+            ],
+            look_at: format!(
+                "`kubectl describe node {node}` (is it Ready? which kubelet version?), then `systemctl status kubelet` and \
+                 the kubelet's command line on the node"
+            ),
+        },
+        Waiting::Syncing { .. } => Explanation {
+            meaning: "the kubelet knows its assignment and cannot fetch it; it keeps running what it has and goes on trying",
+            causes: &[
+                "the ConfigMap was deleted",
+                "the node may not read ConfigMaps in that namespace (the Node authorizer allows what its own configSource \
+                 names)",
+                "the node cannot reach the API server",
+            ],
+            look_at: kubelet_log(node),
+        },
+        Waiting::Activating => Explanation {
+            meaning: "the kubelet took the assignment and does not report running it",
+            causes: &["the kubelet is restarting over and over", "the kubelet was stopped in the middle of its restart"],
+            look_at: kubelet_log(node),
+        },
+        Waiting::NotReady => Explanation {
+            meaning: "the kubelet runs the configuration, and the Node, Ready before, is not Ready with it",
+            causes: &[
+                "the configuration starts but breaks the node: a wrong cgroupDriver, wrong cgroup roots, a wrong \
+                 containerRuntimeEndpoint",
+                "eviction thresholds or reservations that the node cannot meet",
+                "something else on the node broke at the same time",
+            ],
+            look_at: format!("the Ready condition's message in `kubectl describe node {node}`, then the kubelet's log"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> NodeName {
+        NodeName::new("n1").unwrap()
+    }
+
+    #[test]
+    fn every_text_of_the_contract_is_known() {
+        for error in [error_text::LOAD, error_text::VALIDATE, error_text::INTERNAL, error_text::ALL_NIL] {
+            let explanation = failure(&node(), &Failure::Refused { error: error.to_owned() });
+            assert!(!explanation.meaning.contains("not one of the kubelet's known texts"), "{error}");
+            assert!(!explanation.causes.is_empty());
+        }
+        let unknown = failure(&node(), &Failure::Refused { error: "something else".to_owned() });
+        assert!(unknown.meaning.contains("not one of the kubelet's known texts"));
+    }
+
+    #[test]
+    fn a_node_that_never_answers_is_told_apart_from_one_that_refuses() {
+        let silent = failure(&node(), &Failure::TimedOut { waiting: Waiting::NotAcknowledged });
+        assert!(silent.causes.iter().any(|cause| cause.contains("--dynamic-config-dir")));
+        assert!(silent.causes.iter().any(|cause| cause.contains("1.24 or later")));
+        assert!(silent.causes.iter().any(|cause| cause.contains("service manager")));
+    }
+}

@@ -1,0 +1,107 @@
+//! What people and programs get to see. One renderer per output format; each is given plain data and a writer, decides
+//! nothing, and knows no cluster.
+//!
+//! Text is written with ANSI styles throughout; the stream that it goes to strips them where they are not wanted.
+
+use std::io;
+
+pub mod explain;
+pub mod findings;
+pub mod plan_json;
+pub mod plan_markdown;
+pub mod plan_text;
+pub mod progress;
+pub mod status;
+mod style;
+pub mod summary;
+
+/// The version of every JSON document and JSON line that nodecfg writes. It changes when a field changes its meaning or
+/// goes away; new fields may appear without a change.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The output formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one document, or one line per event where a command runs for long.
+    Json,
+    /// The same document as YAML.
+    Yaml,
+    /// For a pull request.
+    Markdown,
+}
+
+/// Writes a document as pretty JSON.
+///
+/// # Errors
+/// When the writer does.
+pub fn json(out: &mut dyn io::Write, document: &serde_json::Value) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
+}
+
+/// Writes a document as YAML.
+///
+/// # Errors
+/// When the writer does.
+pub fn yaml(out: &mut dyn io::Write, document: &serde_json::Value) -> io::Result<()> {
+    let text = serde_saphyr::to_string(document).map_err(io::Error::other)?;
+    out.write_all(text.as_bytes())
+}
+
+/// `1 node`, `2 nodes`.
+#[must_use]
+pub fn count(number: usize, singular: &str) -> String {
+    if number == 1 { format!("1 {singular}") } else { format!("{number} {singular}s") }
+}
+
+/// A duration in seconds as people say it: `0.4s`, `12s`, `3m20s`, `2h05m`.
+#[must_use]
+pub fn duration(seconds: f64) -> String {
+    if seconds < 9.95 {
+        return format!("{seconds:.1}s");
+    }
+    // Saturating: a negative or unrepresentable duration shows as the nearest bound.
+    let whole = seconds.round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, 0) => format!("{minutes}m"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
+        (hours, 0, _) => format!("{hours}h"),
+        (hours, minutes, _) => format!("{hours}h{minutes:02}m"),
+    }
+}
+
+/// Up to `most` names, and how many more there are.
+#[must_use]
+pub fn names<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> String {
+    let mut names = names.into_iter();
+    let shown: Vec<&str> = names.by_ref().take(most).collect();
+    match names.count() {
+        0 => shown.join(" "),
+        more => format!("{} and {more} more", shown.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_as_people_say_them() {
+        for (seconds, text) in
+            [(0.04, "0.0s"), (9.94, "9.9s"), (12.4, "12s"), (60.0, "1m"), (200.0, "3m20s"), (7500.0, "2h05m"), (7200.0, "2h")]
+        {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_say_so() {
+        assert_eq!(names(["a", "b"], 3), "a b");
+        assert_eq!(names(["a", "b", "c"], 2), "a b and 1 more");
+        assert_eq!(names([], 2), "");
+    }
+}

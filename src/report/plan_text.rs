@@ -1,0 +1,224 @@
+//! A plan for people: per pool what changes, on which nodes, in which order, and why the others are left alone.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use super::style::{added, changed, heading, quiet, removed, warning};
+use super::{count, duration, names};
+use crate::contract::ConfigSource;
+use crate::document::changes::FieldChange;
+use crate::judge::Target;
+use crate::plan::{Action, ChangeSet, LeftAlone, Owner, Plan, PoolPlan, Step, Wave, WaveKind, Why};
+
+/// How many node names a line shows.
+const NAMES: usize = 8;
+
+/// Writes the plan.
+///
+/// # Errors
+/// When the writer does.
+pub fn write(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
+    for pool in &plan.pools {
+        write_pool(out, plan, pool)?;
+    }
+    write_unpooled(out, plan)?;
+    if !plan.prunable.is_empty() {
+        let names = names(plan.prunable.iter().map(String::as_str), 3);
+        writeln!(out, "{}", quiet(format!("{} no longer used: {names}", count(plan.prunable.len(), "ConfigMap"))))?;
+    }
+    writeln!(out, "{}", totals(plan))
+}
+
+/// The last line: what would be done, in numbers.
+#[must_use]
+pub fn totals(plan: &Plan) -> String {
+    let counts = plan.counts();
+    let mut parts = Vec::new();
+    if counts.create > 0 {
+        parts.push(format!("{} to create", count(counts.create, "ConfigMap")));
+    }
+    if counts.assign > 0 {
+        parts.push(format!("{} to assign", count(counts.assign, "node")));
+    }
+    if counts.await_ > 0 {
+        parts.push(format!("{} on the way", counts.await_));
+    }
+    parts.push(format!("{} as wanted", counts.settled));
+    if counts.skipped > 0 {
+        parts.push(format!("{} skipped", counts.skipped));
+    }
+    if counts.blocked > 0 {
+        parts.push(warning(format!("{} blocked", counts.blocked)));
+    }
+    if counts.unpooled > 0 {
+        parts.push(format!("{} in no pool", counts.unpooled));
+    }
+    let what = if plan.has_changes() { heading("Plan:") } else { heading("No changes:") };
+    format!("{what} {} {}", parts.join(", "), quiet(format!("({})", plan.id)))
+}
+
+fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<()> {
+    if pool.steps().next().is_none() && pool.left_alone.iter().all(|left| left.why.is_settled()) {
+        let line = format!("{}, all on {}", count(pool.nodes, "node"), pool.target);
+        return writeln!(out, "{}  {}\n", heading(&pool.name), quiet(line));
+    }
+    writeln!(out, "{}  {}", heading(&pool.name), header(pool))?;
+    for set in &pool.changes {
+        write_changes(out, pool, set)?;
+    }
+    if let Some(map) = plan.config_maps.iter().find(|map| map.pool == pool.name) {
+        let state = if map.create { added("create") } else { quiet("exists") };
+        writeln!(out, "  ConfigMap {}/{} {state}", plan.namespace, map.name)?;
+    }
+    for wave in &pool.waves {
+        write_wave(out, wave)?;
+    }
+    write_left_alone(out, pool)?;
+    writeln!(out)
+}
+
+fn header(pool: &PoolPlan) -> String {
+    let mut parts = vec![count(pool.nodes, "node")];
+    let assignments = pool.assignments();
+    if assignments > 0 {
+        parts.push(format!("{assignments} to assign, at most {} unavailable at a time", pool.budget));
+    }
+    if pool.policy.paused {
+        parts.push("paused".to_owned());
+    }
+    parts.join(", ")
+}
+
+fn write_changes(out: &mut dyn Write, pool: &PoolPlan, set: &ChangeSet) -> io::Result<()> {
+    if let Some(line) = leaving(pool, set) {
+        writeln!(out, "  {}", quiet(line))?;
+    }
+    let width = set.fields.iter().map(|field| field_text(field).chars().count()).filter(|width| *width <= 60).max().unwrap_or(0);
+    for field in &set.fields {
+        let text = field_text(field);
+        let styled = match (&field.old, &field.new) {
+            (None, Some(_)) => added(&text),
+            (Some(_), None) => removed(&text),
+            _ => changed(&text),
+        };
+        match &field.place {
+            Some(place) => {
+                let gap = " ".repeat(width.saturating_sub(text.chars().count()));
+                writeln!(out, "    {styled}{gap}  {}", quiet(place))?;
+            }
+            None => writeln!(out, "    {styled}")?,
+        }
+    }
+    if set.fields.is_empty() && pool.target != Target::Local {
+        writeln!(out, "    {}", quiet("no field changes: the content is the same, the node does not prove that it runs it"))?;
+    }
+    Ok(())
+}
+
+/// Which nodes a set of changes is about, where that is not plain.
+fn leaving(pool: &PoolPlan, set: &ChangeSet) -> Option<String> {
+    let nodes = count(set.nodes, "node");
+    match (&set.from, &pool.target) {
+        (None, _) => Some(format!("{nodes} from the local configuration (its content is not known here)")),
+        (Some(from), Target::Local) => Some(format!("{nodes} from {from} back to the local configuration")),
+        (Some(from), _) if !set.from_known => Some(format!("{nodes} from {from} (its content cannot be read)")),
+        (Some(from), _) if pool.changes.len() > 1 => Some(format!("{nodes} from {from}")),
+        _ => None,
+    }
+}
+
+fn field_text(field: &FieldChange) -> String {
+    match (&field.old, &field.new) {
+        (None, Some(new)) => format!("+ {}: {new}", field.path),
+        (Some(old), None) => format!("- {}: {old}", field.path),
+        (Some(old), Some(new)) => format!("~ {}: {old} → {new}", field.path),
+        (None, None) => field.path.clone(),
+    }
+}
+
+fn write_wave(out: &mut dyn Write, wave: &Wave) -> io::Result<()> {
+    let (assign, awaited): (Vec<&Step>, Vec<&Step>) =
+        wave.steps.iter().partition(|step| matches!(step.action, Action::Assign { .. }));
+    if !assign.is_empty() || matches!(wave.kind, WaveKind::Canary { .. }) {
+        let label = match wave.kind {
+            WaveKind::Unavailable => "first, unavailable already:".to_owned(),
+            WaveKind::Canary { soak_seconds: 0 } => "canary:".to_owned(),
+            WaveKind::Canary { soak_seconds } => format!("canary, then {} soak:", duration(soak_seconds as f64)),
+            WaveKind::Rest => "then, as the budget allows:".to_owned(),
+        };
+        let listed = if assign.is_empty() && awaited.is_empty() {
+            "converged already".to_owned()
+        } else {
+            names(wave.steps.iter().map(|step| step.node.as_str()), NAMES)
+        };
+        writeln!(out, "  {label} {listed}")?;
+    }
+    for step in awaited {
+        if let Action::Await { waiting, error } = &step.action {
+            let state = match (waiting, error) {
+                (_, Some(error)) => format!("{} {error}", warning("failed:")),
+                (Some(waiting), None) => waiting.to_string(),
+                (None, None) => "on the way".to_owned(),
+            };
+            writeln!(out, "  assigned before: {} {state}", step.node)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_left_alone(out: &mut dyn Write, pool: &PoolPlan) -> io::Result<()> {
+    let settled = pool.left_alone.iter().filter(|left| left.why == Why::Converged).count();
+    if settled > 0 {
+        writeln!(out, "  {}", quiet(format!("{} converged already", count(settled, "node"))))?;
+    }
+    let mut groups: BTreeMap<String, Vec<&LeftAlone>> = BTreeMap::new();
+    for left in pool.left_alone.iter().filter(|left| left.why != Why::Converged) {
+        groups.entry(reason(&left.why)).or_default().push(left);
+    }
+    for (reason, group) in groups {
+        let blocked = group.iter().any(|left| left.why.is_blocked());
+        let listed = names(group.iter().map(|left| left.node.as_str()), NAMES);
+        let line = format!("{listed}: {reason}");
+        writeln!(out, "  {}", if blocked { format!("{} {line}", warning("blocked")) } else { format!("left alone {line}") })?;
+    }
+    Ok(())
+}
+
+/// Why a node is left alone, with the way out where there is one.
+#[must_use]
+pub fn reason(why: &Why) -> String {
+    match why {
+        Why::Converged => "converged already".to_owned(),
+        Why::Adopted { source } => format!("runs the wanted content from {source} already; no restart needed"),
+        Why::Paused => "the pool is paused (spec.rollout.paused)".to_owned(),
+        Why::Conflict { source, owner: Owner::Fleet { fleet } } => {
+            format!("points at {source} of fleet {fleet}; remove it there, or pass --take-over")
+        }
+        Why::Conflict { source, owner: Owner::Unknown } => {
+            format!("points at {source}, which nodecfg does not manage; pass --take-over to move it")
+        }
+        Why::Unsupported { version } => format!(
+            "kubelet {version} does not know configSource: dynamic kubelet configuration is in kubelets 1.11 to 1.23"
+        ),
+        Why::Deleting => "the node is being deleted".to_owned(),
+    }
+}
+
+fn write_unpooled(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
+    let (orphans, others): (Vec<_>, Vec<_>) = plan.unpooled.iter().partition(|node| node.still_on.is_some());
+    if !orphans.is_empty() {
+        let listed = names(orphans.iter().map(|node| node.node.as_str()), NAMES);
+        writeln!(out, "{} {listed}: in no pool any more, and still on its configuration; left as it is", warning("note"))?;
+    }
+    if !others.is_empty() {
+        let listed = names(others.iter().map(|node| node.node.as_str()), NAMES);
+        writeln!(out, "{}", quiet(format!("in no pool: {listed}")))?;
+    }
+    if plan.unpooled.is_empty() { Ok(()) } else { writeln!(out) }
+}
+
+/// A source as a table shows it.
+#[must_use]
+pub fn source(source: Option<&ConfigSource>) -> String {
+    source.map_or_else(|| "local".to_owned(), ToString::to_string)
+}
