@@ -7,3 +7,9 @@ use jiff::Timestamp;
 pub fn now() -> Timestamp {
     Timestamp::now()
 }
+
+/// The runtime's monotonic clock, for the deadlines of requests. Says nothing about the time of day.
+#[must_use]
+pub fn instant() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}

@@ -5,9 +5,11 @@
 //! ARCHITECTURE.md has the map, the invariants and what each module must not do.
 
 pub mod clock;
+pub mod cluster;
 pub mod contract;
 pub mod desired;
 pub mod document;
 pub mod finding;
 pub mod names;
+pub mod observed;
 pub mod repository;

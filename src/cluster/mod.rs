@@ -1,0 +1,25 @@
+//! Everything that talks to a Kubernetes API server, and nothing that decides what to say.
+//!
+//! [`connect`] finds the server, [`ClusterReader`] reads it, [`watch`] follows its Nodes, [`Lock`](lease) keeps a second
+//! sync out, and [`ClusterWriter`] — which cannot be made without the lock — writes. One [`retry`] policy serves every
+//! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
+
+//pub mod binding;
+//pub mod connect;
+pub mod error;
+mod failure;
+mod items;
+//pub mod lease;
+pub mod operation;
+pub mod reader;
+pub mod retry;
+mod transport;
+//pub mod watch;
+mod wire;
+//pub mod writer;
+
+pub use error::ClusterError;
+pub use operation::{Operation, Resource, Verb};
+pub use reader::{ClusterReader, LabelKeys, ReaderOptions};
+//pub use watch::NodeEvent;
+//pub use writer::ClusterWriter;

@@ -1,0 +1,193 @@
+//! Reads a cluster. Nothing here changes it: no method sends anything but GET.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+
+use super::error::ClusterError;
+use super::operation::{Operation, Resource, Verb, escape};
+use super::retry::RetryPolicy;
+use super::transport::{Call, Limits, Transport, Whole};
+pub use super::wire::LabelKeys;
+use super::wire::{ListMeta, Page, WireConfigMap, WireMetadata, WireNode, WireVersion};
+use crate::names::NodeName;
+use crate::observed::{FetchedConfigMap, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, ServerVersion};
+
+/// Objects per page of a list: a compromise between requests and the work one request makes the server do.
+const PAGE: usize = 250;
+/// How often a list is begun anew because its continuation expired.
+const LIST_RESTARTS: u32 = 3;
+/// Asks for metadata only (meta/v1 `PartialObjectMetadataList`).
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// How a reader behaves.
+#[derive(Debug, Clone)]
+pub struct ReaderOptions {
+    /// Which labels of Nodes are kept.
+    pub label_keys: LabelKeys,
+    /// The time that one attempt of a request may take.
+    pub request_timeout: Duration,
+    /// The time that a request may take with all its retries; see [`ClusterReader::within`].
+    pub patience: Duration,
+    /// The waits between retries.
+    pub retry: RetryPolicy,
+    /// Seed of the jitter.
+    pub seed: u64,
+}
+
+impl Default for ReaderOptions {
+    fn default() -> Self {
+        Self {
+            label_keys: LabelKeys::All,
+            request_timeout: Duration::from_secs(30),
+            patience: Duration::from_secs(60),
+            retry: RetryPolicy::default(),
+            seed: 0,
+        }
+    }
+}
+
+/// A read-only view of a cluster. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ClusterReader {
+    pub(super) transport: Transport,
+    pub(super) label_keys: Arc<LabelKeys>,
+}
+
+impl ClusterReader {
+    /// A reader over a client. The client must not retry by itself; those that [`connect`](super::connect) makes do not.
+    /// `server` is the address that errors name.
+    #[must_use]
+    pub fn new(client: kube::Client, server: &str, options: ReaderOptions) -> Self {
+        let limits = Limits { attempt: options.request_timeout, total: options.patience };
+        Self {
+            transport: Transport::new(client, server, options.retry, limits, options.seed),
+            label_keys: Arc::new(options.label_keys),
+        }
+    }
+
+    /// The same view, giving each request this long with all its retries.
+    #[must_use]
+    pub fn within(&self, patience: Duration) -> Self {
+        Self { transport: self.transport.within(patience), label_keys: Arc::clone(&self.label_keys) }
+    }
+
+    /// The same view, keeping other labels of Nodes.
+    #[must_use]
+    pub fn keeping(&self, label_keys: LabelKeys) -> Self {
+        Self { transport: self.transport.clone(), label_keys: Arc::new(label_keys) }
+    }
+
+    /// Address of the server.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        self.transport.server()
+    }
+
+    /// The server's version.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request.
+    pub async fn server_version(&self) -> Result<ServerVersion, ClusterError> {
+        let operation = Operation::on_all(Verb::Get, Resource::Version, None);
+        let version: WireVersion = self.get(&operation).await?;
+        Ok(ServerVersion::read(&version.git_version, &version.major, &version.minor))
+    }
+
+    /// Every Node, in the server's order, and the version of the list. Read in pages; a page is never held whole.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
+    pub async fn list_nodes(&self) -> Result<(Vec<Node>, String), ClusterError> {
+        let operation = Operation::on_all(Verb::List, Resource::Nodes, None);
+        let keys = &*self.label_keys;
+        self.list(&operation, None, "application/json", |wire: WireNode| wire.into_node(keys)).await
+    }
+
+    /// One Node, or `None` when there is none of this name.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request but `NotFound`.
+    pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, ClusterError> {
+        let operation = Operation::on(Verb::Get, Resource::Nodes, None, name.as_str());
+        let wire: Option<WireNode> = found(self.get(&operation).await)?;
+        Ok(wire.and_then(|wire| wire.into_node(&self.label_keys)))
+    }
+
+    /// Metadata of the ConfigMaps in a namespace that carry nodecfg's label, of every fleet. A namespace that does not
+    /// exist has none.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
+    pub async fn list_config_maps(&self, namespace: &str) -> Result<Vec<ManagedConfigMap>, ClusterError> {
+        let operation = Operation::on_all(Verb::List, Resource::ConfigMaps, Some(namespace));
+        let selector = format!("{MANAGED_BY_LABEL}={MANAGER}");
+        let keep = |wire: WireMetadata| Some(wire.into_managed());
+        Ok(self.list(&operation, Some(&selector), METADATA_ONLY, keep).await?.0)
+    }
+
+    /// One ConfigMap with its content, or `None` when there is none of this name (or no such namespace).
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request but `NotFound`.
+    pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<FetchedConfigMap>, ClusterError> {
+        let operation = Operation::on(Verb::Get, Resource::ConfigMaps, Some(namespace), name);
+        let wire: Option<WireConfigMap> = found(self.get(&operation).await)?;
+        Ok(wire.map(WireConfigMap::into_fetched))
+    }
+
+    async fn get<T: serde::de::DeserializeOwned>(&self, operation: &Operation) -> Result<T, ClusterError> {
+        self.transport.call(operation, &Call::new(Method::GET, operation.path()), Whole::new).await
+    }
+
+    /// Reads a whole collection. The versions of all pages are one, so the result is a consistent picture.
+    async fn list<W: serde::de::DeserializeOwned, T>(
+        &self,
+        operation: &Operation,
+        selector: Option<&str>,
+        accept: &'static str,
+        keep: impl Fn(W) -> Option<T>,
+    ) -> Result<(Vec<T>, String), ClusterError> {
+        let mut restarts = 0;
+        let mut all = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            let mut uri = format!("{}?limit={PAGE}", operation.path());
+            if let Some(selector) = selector {
+                uri.push_str("&labelSelector=");
+                uri.push_str(&escape(selector));
+            }
+            if let Some(next) = &next {
+                uri.push_str("&continue=");
+                uri.push_str(&escape(next));
+            }
+            let call = Call::new(Method::GET, uri).accept(accept);
+            match self.transport.call(operation, &call, || Page::new(&keep)).await {
+                Ok((items, ListMeta { resource_version, next: continuation })) => {
+                    all.extend(items);
+                    next = continuation.filter(|token| !token.is_empty());
+                    if next.is_none() {
+                        return Ok((all, resource_version.unwrap_or_default()));
+                    }
+                }
+                Err(ClusterError::Expired { .. }) if next.is_some() && restarts < LIST_RESTARTS => {
+                    restarts += 1;
+                    tracing::debug!(%operation, restarts, "the continuation expired; listing anew");
+                    all.clear();
+                    next = None;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Takes "there is none" for an answer.
+pub(super) fn found<T>(result: Result<T, ClusterError>) -> Result<Option<T>, ClusterError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

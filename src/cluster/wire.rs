@@ -1,0 +1,307 @@
+//! The few fields of Kubernetes objects that nodecfg reads. Everything else in an object is skipped while it is decoded,
+//! never stored: a Node of 50 kB becomes some hundred bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::items::ItemCutter;
+use super::transport::Decode;
+use crate::contract::{ConfigSource, ConfigStatus};
+use crate::names::{FleetName, NodeName, PoolName};
+use crate::observed::{
+    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, KubeletVersion,
+    ManagedConfigMap, Node, Readiness,
+};
+
+/// Which labels of Nodes are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LabelKeys {
+    /// All of them.
+    All,
+    /// Those that a selector mentions.
+    Only(BTreeSet<String>),
+}
+
+impl LabelKeys {
+    fn filter(&self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        if let Self::Only(keys) = self {
+            labels.retain(|key, _| keys.contains(key));
+        }
+        labels
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Meta {
+    #[serde(default)]
+    pub(super) namespace: Option<String>,
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) uid: String,
+    #[serde(default)]
+    pub(super) resource_version: Option<String>,
+    #[serde(default)]
+    pub(super) labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub(super) annotations: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub(super) creation_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    pub(super) deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeMeta {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default, rename = "resourceVersion")]
+    resource_version: Option<String>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default, rename = "deletionTimestamp")]
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// core/v1 Node.
+#[derive(Debug, Deserialize)]
+pub(super) struct WireNode {
+    metadata: NodeMeta,
+    #[serde(default)]
+    spec: Option<WireNodeSpec>,
+    #[serde(default)]
+    status: Option<WireNodeStatus>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireNodeSpec {
+    #[serde(default)]
+    config_source: Option<ConfigSource>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireNodeStatus {
+    #[serde(default)]
+    config: Option<ConfigStatus>,
+    #[serde(default)]
+    conditions: Option<Vec<WireCondition>>,
+    #[serde(default)]
+    node_info: Option<WireNodeInfo>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireCondition {
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    status: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireNodeInfo {
+    #[serde(default)]
+    kubelet_version: String,
+}
+
+impl WireNode {
+    /// The version of this object.
+    pub(super) fn resource_version(&self) -> Option<&str> {
+        self.metadata.resource_version.as_deref()
+    }
+
+    /// The Node with the labels that are wanted. `None`: its name is none, which no API server sends.
+    pub(super) fn into_node(self, keys: &LabelKeys) -> Option<Node> {
+        let status = self.status.unwrap_or_default();
+        let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == "Ready");
+        Some(Node {
+            name: NodeName::new(self.metadata.name).ok()?,
+            uid: self.metadata.uid,
+            labels: keys.filter(self.metadata.labels.unwrap_or_default()),
+            kubelet_version: status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version)),
+            ready: match ready.as_ref().map(|condition| condition.status.as_str()) {
+                Some("True") => Readiness::Ready,
+                Some("False") => Readiness::NotReady,
+                _ => Readiness::Unknown,
+            },
+            deleting: self.metadata.deletion_timestamp.is_some(),
+            source: self.spec.and_then(|spec| spec.config_source),
+            status: status.config.unwrap_or_default(),
+        })
+    }
+}
+
+/// meta/v1 PartialObjectMetadata.
+#[derive(Debug, Deserialize)]
+pub(super) struct WireMetadata {
+    pub(super) metadata: Meta,
+}
+
+impl WireMetadata {
+    pub(super) fn into_managed(self) -> ManagedConfigMap {
+        let meta = self.metadata;
+        let mut labels = meta.labels.unwrap_or_default();
+        let mut annotations = meta.annotations.unwrap_or_default();
+        ManagedConfigMap {
+            namespace: meta.namespace.unwrap_or_default(),
+            name: meta.name,
+            uid: meta.uid,
+            fleet: labels.remove(FLEET_LABEL).and_then(|name| FleetName::new(name).ok()),
+            pool: labels.remove(CONFIG_MAP_POOL_LABEL).and_then(|name| PoolName::new(name).ok()),
+            content_hash: annotations.remove(CONTENT_HASH_ANNOTATION),
+            commit: annotations.remove(COMMIT_ANNOTATION),
+            created: meta.creation_timestamp,
+            deleting: meta.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+/// core/v1 ConfigMap.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireConfigMap {
+    metadata: Meta,
+    #[serde(default)]
+    immutable: Option<bool>,
+    #[serde(default)]
+    data: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    binary_data: Option<BTreeMap<String, IgnoredAny>>,
+}
+
+impl WireConfigMap {
+    pub(super) fn into_fetched(self) -> FetchedConfigMap {
+        FetchedConfigMap {
+            namespace: self.metadata.namespace.unwrap_or_default(),
+            name: self.metadata.name,
+            uid: self.metadata.uid,
+            immutable: self.immutable.unwrap_or_default(),
+            deleting: self.metadata.deletion_timestamp.is_some(),
+            labels: self.metadata.labels.unwrap_or_default(),
+            annotations: self.metadata.annotations.unwrap_or_default(),
+            data: self.data.unwrap_or_default(),
+            binary_keys: self.binary_data.unwrap_or_default().into_keys().collect(),
+        }
+    }
+}
+
+/// The answer under `/version`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireVersion {
+    #[serde(default)]
+    pub(super) git_version: String,
+    #[serde(default)]
+    pub(super) major: String,
+    #[serde(default)]
+    pub(super) minor: String,
+}
+
+/// Any answer whose content does not matter.
+#[derive(Debug, Deserialize)]
+pub(super) struct Anything {}
+
+/// meta/v1 ListMeta of one page.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListMeta {
+    #[serde(default)]
+    pub(super) resource_version: Option<String>,
+    #[serde(default, rename = "continue")]
+    pub(super) next: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    metadata: ListMeta,
+}
+
+/// Decodes one page of a list, item by item as they arrive: each is decoded as `W` and kept as what `keep` makes of it.
+pub(super) struct Page<W, T, F: Fn(W) -> Option<T>> {
+    cutter: ItemCutter,
+    keep: F,
+    items: Vec<T>,
+    wire: std::marker::PhantomData<fn() -> W>,
+}
+
+impl<W, T, F: Fn(W) -> Option<T>> Page<W, T, F> {
+    pub(super) fn new(keep: F) -> Self {
+        Self { cutter: ItemCutter::new(), keep, items: Vec::new(), wire: std::marker::PhantomData }
+    }
+}
+
+impl<W: serde::de::DeserializeOwned, T, F: Fn(W) -> Option<T>> Decode for Page<W, T, F> {
+    type Out = (Vec<T>, ListMeta);
+
+    fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
+        let (keep, items) = (&self.keep, &mut self.items);
+        self.cutter.push(bytes, |item| {
+            items.extend(keep(serde_json::from_slice(item)?));
+            Ok(())
+        })
+    }
+
+    fn finish(self) -> Result<Self::Out, serde_json::Error> {
+        let envelope: Envelope = serde_json::from_slice(&self.cutter.into_envelope())?;
+        Ok((self.items, envelope.metadata))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(json: serde_json::Value) -> Node {
+        let wire: WireNode = serde_json::from_value(json).expect("a node");
+        let keys = LabelKeys::Only(BTreeSet::from(["pool".to_owned()]));
+        wire.into_node(&keys).expect("named")
+    }
+
+    #[test]
+    fn a_node_keeps_what_planning_needs() {
+        let node = node(serde_json::json!({
+            "metadata": {"name": "n1", "uid": "u", "labels": {"pool": "a", "other": "b"}, "managedFields": [{}]},
+            "spec": {"configSource": {"configMap": {"name": "c", "namespace": "kube-system", "kubeletConfigKey": "kubelet"}}},
+            "status": {
+                "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
+                "nodeInfo": {"kubeletVersion": "v1.21.14-eks-1"},
+                "images": [{"names": ["x"], "sizeBytes": 1}],
+                "config": {"error": "e"},
+            },
+        }));
+        assert_eq!(node.labels, BTreeMap::from([("pool".to_owned(), "a".to_owned())]));
+        assert_eq!(node.ready, Readiness::Ready);
+        assert_eq!(node.kubelet_version.map(|v| v.to_string()).as_deref(), Some("v1.21.14"));
+        assert_eq!(node.source, Some(ConfigSource::config_map("kube-system", "c", "kubelet")));
+        assert_eq!(node.status.error(), Some("e"));
+        assert!(!node.deleting);
+    }
+
+    #[test]
+    fn a_bare_node_is_unknown_and_not_an_error() {
+        let node = node(
+            serde_json::json!({"metadata": {"name": "n1", "labels": null, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"conditions": null, "nodeInfo": {"kubeletVersion": ""}}}),
+        );
+        assert_eq!((node.ready, node.kubelet_version, node.deleting), (Readiness::Unknown, None, true));
+        assert_eq!(node.status, ConfigStatus::default());
+    }
+
+    #[test]
+    fn every_recorded_node_is_readable() {
+        // A Node as API server 1.21 stores it, with the empty status that it fills in.
+        let node = node(serde_json::json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"creationTimestamp": "2026-11-20T13:53:24Z", "name": "rn1", "resourceVersion": "621", "uid": "7dff"},
+            "spec": {"taints": [{"effect": "NoSchedule", "key": "node.kubernetes.io/not-ready"}]},
+            "status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": {"kubeletVersion": ""}}}));
+        assert_eq!(node.source, None);
+    }
+}

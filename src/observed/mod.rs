@@ -1,0 +1,236 @@
+//! What is so in a cluster, as far as planning and judging need it: Nodes, ConfigMaps, and what the server can do.
+//!
+//! Plain values. Knows no client: the cluster layer fills these types in, planning reads them, tests write them down.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::contract::{ConfigSource, ConfigStatus};
+use crate::names::{FleetName, NodeName, PoolName};
+
+pub mod version;
+
+pub use version::{KubeletVersion, ServerVersion};
+
+/// Label that marks what a tool manages (Kubernetes recommended labels).
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY_LABEL`] on everything that nodecfg manages.
+pub const MANAGER: &str = "nodecfg";
+/// Label that names the fleet of a ConfigMap.
+pub const FLEET_LABEL: &str = "nodecfg.dev/fleet";
+/// Label that names the pool of a ConfigMap.
+pub const CONFIG_MAP_POOL_LABEL: &str = "nodecfg.dev/pool";
+/// Annotation that holds the versioned hash of the content.
+pub const CONTENT_HASH_ANNOTATION: &str = "nodecfg.dev/content-hash";
+/// Annotation that holds the commit a ConfigMap was rendered from.
+pub const COMMIT_ANNOTATION: &str = "nodecfg.dev/commit";
+/// Annotation that holds the path of the pool's configuration in the repository.
+pub const PATH_ANNOTATION: &str = "nodecfg.dev/path";
+
+/// Everything that one look at a cluster found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// The server's own name of its version, such as `v1.21.14-eks-18ef993`.
+    pub server_version: String,
+    /// Whether the server keeps `configSource`, and how that is known; unset when nobody asked.
+    pub binding: Option<BindingCheck>,
+    /// Every Node by name.
+    pub nodes: BTreeMap<NodeName, Node>,
+    /// The ConfigMaps of one namespace that carry nodecfg's label, by name. Metadata only.
+    pub config_maps: BTreeMap<String, ManagedConfigMap>,
+    /// The version of the list of Nodes; a watch goes on from here.
+    pub resource_version: String,
+    /// ConfigMaps that were fetched whole, by namespace and name. `None`: it does not exist.
+    pub contents: BTreeMap<(String, String), Option<FetchedConfigMap>>,
+}
+
+/// One Node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// Its name.
+    pub name: NodeName,
+    /// Its uid: a Node made anew under an old name has another one.
+    pub uid: String,
+    /// Its labels, of the keys that were asked for.
+    pub labels: BTreeMap<String, String>,
+    /// What its kubelet says it is; unset when it has said nothing readable.
+    pub kubelet_version: Option<KubeletVersion>,
+    /// Its Ready condition.
+    pub ready: Readiness,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// `spec.configSource`: what is wanted.
+    pub source: Option<ConfigSource>,
+    /// `status.config`: what is so.
+    pub status: ConfigStatus,
+}
+
+/// A Node's Ready condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Readiness {
+    /// The kubelet says that it can run pods.
+    Ready,
+    /// The kubelet says that it cannot.
+    NotReady,
+    /// The kubelet has not been heard of for a while, or has never set the condition.
+    Unknown,
+}
+
+impl fmt::Display for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ready => "Ready",
+            Self::NotReady => "NotReady",
+            Self::Unknown => "Unknown",
+        })
+    }
+}
+
+/// Metadata of a ConfigMap that carries nodecfg's label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ManagedConfigMap {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid; a deletion names it, so that it never hits a later ConfigMap of the same name.
+    pub uid: String,
+    /// The fleet it belongs to; unset when the label is missing or unreadable.
+    pub fleet: Option<FleetName>,
+    /// The pool it was rendered for; unset when the label is missing or unreadable.
+    pub pool: Option<PoolName>,
+    /// What its annotation claims as the hash of its content. A claim: only fetched content proves it.
+    pub content_hash: Option<String>,
+    /// The commit it was rendered from, as its annotation says.
+    pub commit: Option<String>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+/// A ConfigMap with its content.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FetchedConfigMap {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Whether the server refuses changes of its data.
+    pub immutable: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Its text content by key.
+    pub data: BTreeMap<String, String>,
+    /// Keys of its binary content, which a kubelet reads as well.
+    pub binary_keys: Vec<String>,
+}
+
+impl FetchedConfigMap {
+    /// The text under one key.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.data.get(key).map(String::as_str)
+    }
+
+    /// Whether its labels say that nodecfg manages it.
+    #[must_use]
+    pub fn is_managed(&self) -> bool {
+        self.labels.get(MANAGED_BY_LABEL).is_some_and(|manager| manager == MANAGER)
+    }
+
+    /// Whether it holds just this text under just this key.
+    #[must_use]
+    pub fn holds_exactly(&self, key: &str, text: &str) -> bool {
+        self.binary_keys.is_empty() && self.data.len() == 1 && self.text(key) == Some(text)
+    }
+}
+
+/// Whether an API server keeps `Node.spec.configSource`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Binding {
+    /// It keeps the field (API servers before 1.26).
+    Supported,
+    /// It answers 200 and drops the field (API servers from 1.26).
+    Dropped,
+}
+
+/// What is known about the binding, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BindingCheck {
+    /// What holds.
+    pub binding: Binding,
+    /// How it is known.
+    pub evidence: BindingEvidence,
+}
+
+/// How it is known whether a server keeps `configSource`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum BindingEvidence {
+    /// A dry-run patch of this Node came back with the field, or without it.
+    DryRun(NodeName),
+    /// The dry run was forbidden; the server's version decides.
+    ServerVersion(String),
+    /// The dry run was forbidden and the version is unreadable: taken as supported until the first patch shows otherwise.
+    Assumed(String),
+}
+
+impl fmt::Display for BindingEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DryRun(node) => write!(f, "a dry-run patch of node {node}"),
+            Self::ServerVersion(version) => {
+                write!(f, "the server's version {version}, since a dry-run patch of a node is forbidden")
+            }
+            Self::Assumed(version) => write!(
+                f,
+                "an assumption: a dry-run patch of a node is forbidden and the server's version {version:?} is unreadable"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_content_is_one_key_and_nothing_else() {
+        let mut map = FetchedConfigMap::default();
+        map.data.insert("kubelet".to_owned(), "a: 1\n".to_owned());
+        assert!(map.holds_exactly("kubelet", "a: 1\n"));
+        assert!(!map.holds_exactly("kubelet", "a: 2\n"));
+        assert!(!map.holds_exactly("other", "a: 1\n"));
+        let mut binary = map.clone();
+        binary.binary_keys.push("x".to_owned());
+        assert!(!binary.holds_exactly("kubelet", "a: 1\n"));
+        map.data.insert("x".to_owned(), String::new());
+        assert!(!map.holds_exactly("kubelet", "a: 1\n"));
+    }
+
+    #[test]
+    fn managed_is_what_carries_the_label_with_the_right_value() {
+        let mut map = FetchedConfigMap::default();
+        assert!(!map.is_managed());
+        map.labels.insert(MANAGED_BY_LABEL.to_owned(), "helm".to_owned());
+        assert!(!map.is_managed());
+        map.labels.insert(MANAGED_BY_LABEL.to_owned(), MANAGER.to_owned());
+        assert!(map.is_managed());
+    }
+}

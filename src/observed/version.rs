@@ -1,0 +1,128 @@
+//! Versions of kubelets and API servers, as they name themselves.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// The version of a kubelet, without the build's suffix. Ordered as versions are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KubeletVersion {
+    /// Major version: 1.
+    pub major: u32,
+    /// Minor version, the one that decides what a kubelet can do.
+    pub minor: u32,
+    /// Patch version.
+    pub patch: u32,
+}
+
+impl KubeletVersion {
+    /// Reads `v1.21.14`, with or without the `v`, and with any suffix that begins with `-` or `+` (`-eks-18ef993`,
+    /// `-gke.100`, `+k3s1`). `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let core = text.split(['-', '+']).next()?;
+        let mut numbers = core.split('.').map(number);
+        let version = Self { major: numbers.next()??, minor: numbers.next()??, patch: numbers.next()?? };
+        numbers.next().is_none().then_some(version)
+    }
+}
+
+/// Digits only: `u32::from_str` would take a sign.
+fn number(digits: &str) -> Option<u32> {
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+}
+
+impl fmt::Display for KubeletVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("v{}.{}.{}", self.major, self.minor, self.patch))
+    }
+}
+
+impl Serialize for KubeletVersion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What an API server answers under `/version`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerVersion {
+    /// Its name of the version: `v1.21.14-eks-18ef993`.
+    pub git_version: String,
+    /// Major and minor version; unset when a build does not say.
+    pub release: Option<(u32, u32)>,
+}
+
+impl ServerVersion {
+    /// Reads the three texts of the answer. Managed services write `21+` as minor version; home-made builds leave
+    /// major and minor empty, and then the name decides, unless it is the placeholder of an unstamped build (`v0.0.0`).
+    #[must_use]
+    pub fn read(git_version: &str, major: &str, minor: &str) -> Self {
+        let fields = match (major.trim().parse().ok(), minor.trim().trim_end_matches('+').parse().ok()) {
+            (Some(major), Some(minor)) => Some((major, minor)),
+            _ => None,
+        };
+        let named =
+            || KubeletVersion::parse(git_version).map(|v| (v.major, v.minor)).filter(|release| *release != (0, 0));
+        Self { git_version: git_version.to_owned(), release: fields.or_else(named) }
+    }
+
+    /// Whether API servers of this release keep `Node.spec.configSource`: those before 1.26 do. `None`: unreadable.
+    #[must_use]
+    pub fn keeps_config_source(&self) -> Option<bool> {
+        self.release.map(|release| release < (1, 26))
+    }
+}
+
+impl fmt::Display for ServerVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.git_version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubelet_versions_with_every_suffix_seen() {
+        let v = |major, minor, patch| Some(KubeletVersion { major, minor, patch });
+        for (text, wanted) in [
+            ("v1.21.1", v(1, 21, 1)),
+            ("v1.21.14-eks-18ef993", v(1, 21, 14)),
+            ("v1.23.17-gke.100", v(1, 23, 17)),
+            ("v1.22.4+k3s1", v(1, 22, 4)),
+            ("v1.24.0-alpha.1.14+d3c4e5", v(1, 24, 0)),
+            ("1.20.0", v(1, 20, 0)),
+            ("", None),
+            ("v1.21", None),
+            ("v1.21.1.2", None),
+            ("v1.x.1", None),
+            ("v1.+1.1", None),
+            ("v1..1", None),
+            ("latest", None),
+        ] {
+            assert_eq!(KubeletVersion::parse(text), wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn kubelet_versions_are_ordered_and_written_as_numbers() {
+        let parse = |text| KubeletVersion::parse(text).expect("readable");
+        assert!(parse("v1.9.0") < parse("v1.21.0"));
+        assert_eq!(parse("v1.21.14-eks-18ef993").to_string(), "v1.21.14");
+        assert_eq!(format!("{:>9}|", parse("v1.2.3")), "   v1.2.3|");
+    }
+
+    #[test]
+    fn server_versions_as_recorded() {
+        let unstamped = ServerVersion::read("v0.0.0-master+$Format:%H$", "", "");
+        assert_eq!(unstamped.keeps_config_source(), None);
+        assert_eq!(ServerVersion::read("v1.36.2", "1", "36").keeps_config_source(), Some(false));
+        assert_eq!(ServerVersion::read("v1.21.14-eks-18ef993", "1", "21+").keeps_config_source(), Some(true));
+        assert_eq!(ServerVersion::read("v1.25.16", "", "").keeps_config_source(), Some(true));
+        assert_eq!(ServerVersion::read("v1.26.0", "1", "26").keeps_config_source(), Some(false));
+    }
+}
