@@ -39,12 +39,36 @@ pub struct Observed {
     pub binding: Option<BindingCheck>,
     /// Every Node by name.
     pub nodes: BTreeMap<NodeName, Node>,
-    /// The ConfigMaps of one namespace that carry nodecfg's label, by name. Metadata only.
-    pub config_maps: BTreeMap<String, ManagedConfigMap>,
+    /// The ConfigMaps of one namespace that carry nodecfg's label. Metadata only.
+    pub config_maps: BTreeMap<ConfigMapKey, ManagedConfigMap>,
     /// The version of the list of Nodes; a watch goes on from here.
     pub resource_version: String,
-    /// ConfigMaps that were fetched whole, by namespace and name. `None`: it does not exist.
-    pub contents: BTreeMap<(String, String), Option<FetchedConfigMap>>,
+    /// ConfigMaps that were fetched whole. `None`: it does not exist.
+    pub contents: BTreeMap<ConfigMapKey, Option<FetchedConfigMap>>,
+}
+
+/// Namespace and name of a ConfigMap.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ConfigMapKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ConfigMapKey {
+    /// The ConfigMap that a source names; `None` for a source that names none.
+    #[must_use]
+    pub fn of(source: &ConfigSource) -> Option<Self> {
+        let map = source.config_map.as_ref()?;
+        Some(Self { namespace: map.namespace.clone(), name: map.name.clone() })
+    }
+}
+
+impl fmt::Display for ConfigMapKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// One Node.
@@ -67,6 +91,23 @@ pub struct Node {
     pub source: Option<ConfigSource>,
     /// `status.config`: what is so.
     pub status: ConfigStatus,
+}
+
+impl Node {
+    /// A Node of which nothing is known but its name.
+    #[must_use]
+    pub fn named(name: NodeName) -> Self {
+        Self {
+            name,
+            uid: String::new(),
+            labels: BTreeMap::new(),
+            kubelet_version: None,
+            ready: Readiness::Unknown,
+            deleting: false,
+            source: None,
+            status: ConfigStatus::default(),
+        }
+    }
 }
 
 /// A Node's Ready condition.
@@ -150,6 +191,12 @@ impl FetchedConfigMap {
     #[must_use]
     pub fn is_managed(&self) -> bool {
         self.labels.get(MANAGED_BY_LABEL).is_some_and(|manager| manager == MANAGER)
+    }
+
+    /// The fleet whose it is; `None` when its labels do not say.
+    #[must_use]
+    pub fn fleet(&self) -> Option<FleetName> {
+        FleetName::new(self.labels.get(FLEET_LABEL).filter(|_| self.is_managed())?.as_str()).ok()
     }
 
     /// Whether it holds just this text under just this key.

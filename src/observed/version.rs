@@ -27,6 +27,12 @@ impl KubeletVersion {
         let version = Self { major: numbers.next()??, minor: numbers.next()??, patch: numbers.next()?? };
         numbers.next().is_none().then_some(version)
     }
+
+    /// Whether kubelets of this version follow `configSource`: 1.11 (beta, on by default; KEP-281) to 1.23 (removed in 1.24).
+    #[must_use]
+    pub fn has_dynamic_config(&self) -> bool {
+        self.major == 1 && (11..=23).contains(&self.minor)
+    }
 }
 
 /// Digits only: `u32::from_str` would take a sign.

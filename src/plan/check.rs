@@ -131,8 +131,8 @@ impl Checker<'_> {
             }
         }
         for left in &pool.left_alone {
-            let ready = self.observed.nodes.get(&left.node).is_some_and(|node| node.ready == Readiness::Ready);
-            self.require(left.unavailable != ready, format!("node {}", left.node), "its readiness is misstated");
+            let not_ready = self.observed.nodes.get(&left.node).is_some_and(|node| node.ready != Readiness::Ready);
+            self.require(left.unavailable || !not_ready, format!("node {}", left.node), "is not Ready and called available");
             if let Why::Converged = left.why {
                 let spec = self.observed.nodes.get(&left.node).and_then(|node| node.source.as_ref());
                 self.require(pool.target.is_named_by(spec), format!("node {}", left.node), "is called converged on something else");

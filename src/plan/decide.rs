@@ -79,7 +79,7 @@ pub(super) fn patch(from: Option<&ConfigSource>, target: &Target) -> Patch {
 /// is not the target.
 pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSource) -> Standing) -> Decision {
     let ready = node.ready == Readiness::Ready;
-    let leave = |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !ready, why });
+    let leave = |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !is_healthy(node), why });
     let step = |action, was_ready| {
         Decision::Step(Step { node: node.name.clone(), from: node.source.clone(), action, was_ready })
     };
@@ -124,6 +124,16 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
         return leave(Why::Paused);
     }
     step(Action::Assign { patch: patch(node.source.as_ref(), rules.target) }, ready)
+}
+
+/// Invariant 4: a node is available while it is Ready and neither in transition nor failed, with respect to whatever it
+/// points at.
+#[must_use]
+pub fn is_healthy(node: &Node) -> bool {
+    let present = node.source.clone().map_or(Target::Local, Target::Source);
+    node.ready == Readiness::Ready
+        && !node.deleting
+        && judge(&present, node, Patience::STATE_ONLY) == Verdict::Converged
 }
 
 /// Whether the node runs what it points at: content is only adopted from a node that proves that it runs it.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::config_maps::Shelf;
-use super::decide::{Decision, Rules, decide};
+use super::decide::{Decision, Rules, decide, is_healthy};
 use super::membership::{Membership, membership};
 use super::questions::target_of;
 use super::{
@@ -14,10 +14,9 @@ use super::{
 };
 use crate::contract::ConfigSource;
 use crate::desired::{ContentHash, Desired, Pool, PoolTarget};
-use crate::document::changes::changes;
-use crate::judge::{Patience, Target, Verdict, judge};
+use crate::document::changes;
 use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::{ConfigMapKey, Node, Observed, Readiness};
+use crate::observed::{ConfigMapKey, Node, Observed};
 
 /// What the caller allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -327,7 +326,7 @@ impl Sorter {
             Decision::Step(step) => match &step.action {
                 Action::Await { error: None, .. } => self.in_flight.push(step),
                 Action::Await { .. } => self.unavailable.push(step),
-                Action::Assign { .. } if is_unavailable(node) => self.unavailable.push(step),
+                Action::Assign { .. } if !is_healthy(node) => self.unavailable.push(step),
                 Action::Assign { .. } => self.available.push(step),
             },
         }
@@ -372,16 +371,6 @@ impl Sorter {
     }
 }
 
-/// Invariant 4: a node is unavailable while it is not Ready, in transition, or failed; here, with respect to whatever it
-/// points at now.
-fn is_unavailable(node: &Node) -> bool {
-    if node.ready != Readiness::Ready {
-        return true;
-    }
-    let present = node.source.clone().map_or(Target::Local, Target::Source);
-    judge(&present, node, Patience::STATE_ONLY) != Verdict::Converged
-}
-
 /// Groups the nodes to be assigned by what they leave, and says for each group which fields change.
 fn change_sets<'a>(pool: &Pool, steps: impl Iterator<Item = &'a Step>, shelf: &Shelf<'_>) -> Vec<ChangeSet> {
     let mut groups: BTreeMap<&Option<ConfigSource>, usize> = BTreeMap::new();
@@ -399,4 +388,20 @@ fn change_sets<'a>(pool: &Pool, steps: impl Iterator<Item = &'a Step>, shelf: &S
             ChangeSet { from: from.clone(), nodes, from_known: old.is_some(), fields: changes(old.as_ref(), new) }
         })
         .collect()
+}
+
+impl Problem {
+    /// Stable identifier in kebab case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoPools => "no-pools",
+            Self::NothingSelected { .. } => "nothing-selected",
+            Self::PoolLostItsNodes { .. } => "pool-lost-its-nodes",
+            Self::Contested { .. } => "contested-nodes",
+            Self::ContentDiffers { .. } => "config-map-differs",
+            Self::NotImmutable { .. } => "config-map-mutable",
+            Self::NameTaken { .. } => "config-map-of-another-fleet",
+        }
+    }
 }

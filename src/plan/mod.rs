@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::contract::ConfigSource;
 use crate::desired::{ContentHash, RolloutPolicy};
-use crate::document::changes::FieldChange;
+use crate::document::FieldChange;
 use crate::judge::{Target, Waiting};
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use crate::observed::KubeletVersion;
@@ -27,8 +27,15 @@ mod make;
 mod membership;
 mod questions;
 
+#[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
 pub use check::{Violation, check};
-pub use decide::{Decision, back_patch};
+pub use decide::{Decision, back_patch, is_healthy};
 pub use make::{Options, Problem, make, redecide};
 pub use membership::{Membership, membership};
 pub use questions::questions;
@@ -204,7 +211,7 @@ pub enum Action {
 pub struct LeftAlone {
     /// The node.
     pub node: NodeName,
-    /// Whether it counts against the budget: it is not Ready.
+    /// Whether it counts against the budget: it is not Ready, in transition, or failed.
     pub unavailable: bool,
     /// Why it is left alone.
     pub why: Why,

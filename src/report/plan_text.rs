@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::style::{added, changed, heading, quiet, removed, warning};
 use super::{count, duration, names};
 use crate::contract::ConfigSource;
-use crate::document::changes::FieldChange;
+use crate::document::FieldChange;
 use crate::judge::Target;
 use crate::plan::{Action, ChangeSet, LeftAlone, Owner, Plan, PoolPlan, Step, Wave, WaveKind, Why};
 

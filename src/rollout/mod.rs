@@ -13,7 +13,7 @@ use crate::judge::{Failure, Target};
 use crate::names::{NodeName, PoolName};
 use crate::plan::Why;
 
-pub mod execute;
+//pub mod execute;
 pub mod machine;
 mod pool;
 pub mod progress;

@@ -12,8 +12,8 @@ use super::{End, NodeOutcome, PoolOutcome, StopReason};
 use crate::contract::ConfigSource;
 use crate::judge::{Failure, Patience, Target, Verdict, Waiting, judge};
 use crate::names::{NodeName, PoolName};
-use crate::observed::{Node, Readiness};
-use crate::plan::{Action, Decision, LeftAlone, PoolPlan, Step, WaveKind, Why, back_patch};
+use crate::observed::Node;
+use crate::plan::{Action, Decision, LeftAlone, PoolPlan, Step, WaveKind, Why, back_patch, is_healthy};
 
 /// How often an assignment that met somebody else's change is planned anew before the node is left as it is.
 const REPLANS: u8 = 3;
@@ -67,7 +67,8 @@ struct Tracked {
     from: Option<ConfigSource>,
     patch: Option<Patch>,
     was_ready: bool,
-    ready: bool,
+    /// Whether it is Ready and runs what it points at, as last seen.
+    healthy: bool,
     /// Whether the watch has shown it pointing at the target: only then does another source mean somebody else's change,
     /// and not an event from before the assignment.
     seen_on_target: bool,
@@ -93,7 +94,7 @@ impl Tracked {
         match &self.phase {
             Phase::Gone => false,
             Phase::Assigning | Phase::Watching { .. } | Phase::Failed { .. } => true,
-            _ => !self.ready,
+            _ => !self.healthy,
         }
     }
 }
@@ -203,7 +204,7 @@ impl PoolRun {
             },
             patch: None,
             was_ready: !left.unavailable,
-            ready: !left.unavailable,
+            healthy: !left.unavailable,
             seen_on_target: left.why == Why::Converged,
             waiting: Waiting::NotAssigned,
             replans: 0,
@@ -223,7 +224,7 @@ impl PoolRun {
             from: step.from.clone(),
             patch,
             was_ready: step.was_ready,
-            ready: step.was_ready,
+            healthy: group != Group::Unavailable && !awaited,
             seen_on_target: awaited,
             waiting,
             replans: 0,
@@ -358,6 +359,7 @@ impl PoolRun {
             from: node.from.clone(),
             to: self.target.clone(),
         });
+        self.update(index, |node| node.waiting = Waiting::NotAcknowledged);
         self.watch(index, context);
     }
 
@@ -445,13 +447,14 @@ impl PoolRun {
             self.gone(index, context);
             return;
         }
-        self.update(index, |node| node.ready = seen.ready == Readiness::Ready && !seen.deleting);
+        let healthy = is_healthy(seen);
+        self.update(index, |node| node.healthy = healthy);
         let Some(node) = self.nodes.get_mut(index) else { return };
         let on_target = self.target.is_named_by(seen.source.as_ref());
         let left_target = node.seen_on_target && !on_target;
         node.seen_on_target |= on_target;
-        match node.phase {
-            Phase::Pending if !node.ready && self.opened(index) => self.free.push_back(index),
+        match node.phase.clone() {
+            Phase::Pending if !healthy && self.opened(index) => self.free.push_back(index),
             Phase::Watching { .. } if left_target && self.mode.assign => {
                 self.set(index, Phase::Changed { to: seen.source.clone() });
                 self.tell_changed(index, seen, context);
@@ -569,6 +572,7 @@ impl PoolRun {
             None => Progress::RolledBack { pool: name, node: node.name.clone(), to: node.from.clone() },
             Some(error) => Progress::Refused { pool: name, node: node.name.clone(), error },
         });
+        self.start_more(context);
     }
 
     // --- the pool as a whole ---
@@ -599,7 +603,7 @@ impl PoolRun {
         }
         self.gate = Gate::Open;
         // What broke while it waited for the canaries costs nothing now.
-        let broken = self.rest.iter().filter(|index| self.nodes.get(**index).is_some_and(|node| !node.ready));
+        let broken = self.rest.iter().filter(|index| self.nodes.get(**index).is_some_and(|node| !node.healthy));
         self.free.extend(broken);
     }
 

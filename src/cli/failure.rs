@@ -1,0 +1,193 @@
+//! The one place that turns errors into an exit code, a message and a way out.
+
+use std::io::{self, Write as _};
+
+use serde_json::json;
+
+use super::{Exit, Terminal};
+use crate::cluster::{ClusterError, ConnectError, LockError};
+use crate::finding::Finding;
+use crate::plan::{Problem, Violation};
+use crate::report::{self, FORMAT_VERSION, Format, findings};
+use crate::repository::{RepositoryError, Snapshot};
+use crate::sandbox::SandboxError;
+
+/// Why a command could not do what it was asked to.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Two arguments contradict each other, or one makes no sense here.
+    Usage { message: String, help: String },
+    /// The repository cannot be read.
+    Repository(Box<RepositoryError>),
+    /// The repository can be read and is invalid.
+    Invalid { findings: Vec<Finding>, snapshot: Box<Snapshot> },
+    /// No cluster to talk to.
+    Connect(ConnectError),
+    /// The cluster refused or failed.
+    Cluster(ClusterError),
+    /// Another sync holds the lock, or it could not be taken.
+    Lock(LockError),
+    /// There can be no plan.
+    Problems(Vec<Problem>),
+    /// The plan breaks an invariant: a bug.
+    Violations(Vec<Violation>),
+    /// The embedded cluster failed.
+    Sandbox(SandboxError),
+    /// Output failed.
+    Output(io::Error),
+    /// The asynchronous runtime could not be started.
+    Runtime(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Output(error.into())
+    }
+}
+
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Self {
+        Self::Cluster(error)
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Cluster(error) => Self::Cluster(error),
+            held => Self::Lock(held),
+        }
+    }
+}
+
+impl From<SandboxError> for Failure {
+    fn from(error: SandboxError) -> Self {
+        Self::Sandbox(error)
+    }
+}
+
+/// One thing that went wrong, with its way out.
+struct Message {
+    code: String,
+    text: String,
+    help: String,
+}
+
+impl Failure {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Usage { .. } | Self::Violations(_) | Self::Sandbox(_) | Self::Runtime(_) => Exit::Failed,
+            // A reader that has seen enough is no error: `nodecfg diff | head`.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Self::Output(_) => Exit::Failed,
+            Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
+            Self::Problems(problems) => {
+                let repository = |problem: &Problem| {
+                    matches!(
+                        problem,
+                        Problem::NoPools
+                            | Problem::NothingSelected { .. }
+                            | Problem::PoolLostItsNodes { .. }
+                            | Problem::Contested { .. }
+                    )
+                };
+                if problems.iter().any(repository) { Exit::InvalidRepository } else { Exit::Cluster }
+            }
+            Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
+            Self::Lock(_) => Exit::Locked,
+        }
+    }
+
+    fn messages(&self) -> Vec<Message> {
+        let one = |code: &str, text: String, help: String| vec![Message { code: code.to_owned(), text, help }];
+        match self {
+            Self::Usage { message, help } => one("usage", message.clone(), help.clone()),
+            Self::Repository(error) => one(error.code(), error.to_string(), error.help()),
+            Self::Invalid { .. } => Vec::new(),
+            Self::Connect(error) => one("no-cluster", error.to_string(), error.help()),
+            Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
+            Self::Lock(error) => one("locked", error.to_string(), error.help()),
+            Self::Problems(problems) => problems
+                .iter()
+                .map(|problem| Message {
+                    code: problem.code().to_owned(),
+                    text: problem.to_string(),
+                    help: problem.help(),
+                })
+                .collect(),
+            Self::Violations(violations) => violations
+                .iter()
+                .map(|violation| Message {
+                    code: "plan-violation".to_owned(),
+                    text: format!("the plan breaks an invariant: {violation}"),
+                    help: "this is a bug in nodecfg; nothing was written. Please report it with this text".to_owned(),
+                })
+                .collect(),
+            Self::Sandbox(error) => one("sandbox", error.to_string(), error.help()),
+            Self::Output(error) => one("output", format!("cannot write the output: {error}"), "is the disk full?".to_owned()),
+            Self::Runtime(error) => one(
+                "runtime",
+                format!("cannot start the asynchronous runtime: {error}"),
+                "check the limits on threads and open files (`ulimit -a`)".to_owned(),
+            ),
+        }
+    }
+
+    /// Reports the failure, in the form that the command's output has.
+    pub(super) fn report(&self, terminal: &mut Terminal, format: Format) -> Exit {
+        let exit = self.exit();
+        if exit == Exit::Done {
+            return exit;
+        }
+        let written = match format {
+            Format::Json | Format::Yaml => self.write_document(terminal, format, exit),
+            Format::Text | Format::Markdown => self.write_text(terminal),
+        };
+        // Where even the report cannot be written, the exit code is all that is left.
+        let _ = written;
+        exit
+    }
+
+    fn write_text(&self, terminal: &mut Terminal) -> io::Result<()> {
+        if let Self::Invalid { findings, snapshot } = self {
+            return findings::text(&mut terminal.err, snapshot, findings, 0);
+        }
+        for message in self.messages() {
+            findings::message(&mut terminal.err, &message.text, &message.help)?;
+        }
+        terminal.err.flush()
+    }
+
+    fn write_document(&self, terminal: &mut Terminal, format: Format, exit: Exit) -> io::Result<()> {
+        let errors: Vec<_> = self
+            .messages()
+            .into_iter()
+            .map(|message| json!({"code": message.code, "message": message.text, "help": message.help}))
+            .collect();
+        let mut document = json!({
+            "formatVersion": FORMAT_VERSION,
+            "kind": "Error",
+            "exitCode": exit as u8,
+            "errors": errors,
+        });
+        if let (Self::Invalid { findings, snapshot }, Some(fields)) = (self, document.as_object_mut()) {
+            fields.insert("validation".to_owned(), findings::document(snapshot, findings)?);
+        }
+        match format {
+            Format::Yaml => report::yaml(&mut terminal.out, &document),
+            _ => report::json(&mut terminal.out, &document),
+        }
+    }
+}

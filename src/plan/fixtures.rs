@@ -1,0 +1,144 @@
+//! Small fleets and clusters for tests of planning and rollouts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
+use crate::desired::{
+    Canary, ContentHash, Desired, LabelSelector, MaxUnavailable, POOL_LABEL, Pool, PoolTarget, Rendered, RolloutPolicy,
+};
+use crate::document::Document;
+use crate::finding::Place;
+use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
+use crate::observed::{ConfigMapKey, KubeletVersion, ManagedConfigMap, Node, Observed, Readiness};
+use crate::plan::Options;
+
+pub(crate) fn fleet() -> FleetName {
+    FleetName::new("fleet").unwrap()
+}
+
+pub(crate) fn namespace() -> NamespaceName {
+    NamespaceName::new("kube-system").unwrap()
+}
+
+pub(crate) fn options() -> Options {
+    Options { namespace: namespace(), take_over: false, allow_empty: false }
+}
+
+pub(crate) fn node_name(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+pub(crate) fn pool_name(name: &str) -> PoolName {
+    PoolName::new(name).unwrap()
+}
+
+/// A configuration with this `maxPods`, rendered for a pool.
+pub(crate) fn rendered(pool: &str, max_pods: u32) -> Rendered {
+    let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: {max_pods}\n");
+    let path = format!("pools/{pool}/kubelet.yaml");
+    let document = Document::parse(&path, &text).document.unwrap();
+    let canonical = document.canonical();
+    let hash = ContentHash::of(canonical.as_bytes());
+    Rendered { document, canonical, hash, config_map: format!("fleet-{pool}-{}", hash.short()), path }
+}
+
+pub(crate) fn policy(max_unavailable: u32) -> RolloutPolicy {
+    RolloutPolicy { max_unavailable: MaxUnavailable::Count(max_unavailable), ..RolloutPolicy::default() }
+}
+
+pub(crate) fn canary(nodes: u32, soak_seconds: u64) -> Option<Canary> {
+    Some(Canary { nodes, soak: Duration::from_secs(soak_seconds) })
+}
+
+/// A pool of the nodes labelled with its name.
+pub(crate) fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
+    Pool {
+        name: pool_name(name),
+        selector: LabelSelector::of_label(POOL_LABEL, name),
+        priority: 0,
+        policy,
+        target: PoolTarget::Config(Box::new(rendered(name, max_pods))),
+        place: Place::whole_file(format!("pools/{name}/pool.yaml")),
+    }
+}
+
+pub(crate) fn desired(pools: impl IntoIterator<Item = Pool>) -> Desired {
+    Desired {
+        fleet: fleet(),
+        namespace: None,
+        commit: None,
+        pools: pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect(),
+    }
+}
+
+/// A Ready node of a pool, on its local configuration.
+pub(crate) fn node(name: &str, pool: &str) -> Node {
+    Node {
+        uid: format!("uid-{name}"),
+        labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_owned())]),
+        kubelet_version: KubeletVersion::parse("v1.21.14"),
+        ready: Readiness::Ready,
+        ..Node::named(node_name(name))
+    }
+}
+
+/// As the kubelet reports a source that it took.
+pub(crate) fn taken(source: &ConfigSource) -> ConfigSource {
+    let mut taken = source.clone();
+    if let Some(map) = &mut taken.config_map {
+        map.uid = Some(format!("uid-{}", map.name));
+        map.resource_version = Some("1".to_owned());
+    }
+    taken
+}
+
+/// The node, pointed at `source` and running it.
+pub(crate) fn on(mut node: Node, source: &ConfigSource) -> Node {
+    node.source = Some(source.clone());
+    node.status =
+        ConfigStatus { assigned: Some(taken(source)), active: Some(taken(source)), ..ConfigStatus::default() };
+    node
+}
+
+/// The node, pointed at `source` and refusing it with `error`.
+pub(crate) fn refusing(mut node: Node, source: &ConfigSource, error: &str) -> Node {
+    node.source = Some(source.clone());
+    node.status =
+        ConfigStatus { assigned: Some(taken(source)), error: Some(error.to_owned()), ..ConfigStatus::default() };
+    node
+}
+
+pub(crate) fn source(name: &str) -> ConfigSource {
+    ConfigSource::config_map("kube-system", name, KUBELET_KEY)
+}
+
+pub(crate) fn observed(nodes: impl IntoIterator<Item = Node>) -> Observed {
+    Observed {
+        server_version: "v1.21.14".to_owned(),
+        nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
+        resource_version: "1".to_owned(),
+        ..Observed::default()
+    }
+}
+
+/// Adds a ConfigMap of the fleet with the content that its name says.
+pub(crate) fn with_config_map(observed: &mut Observed, pool: &str, rendered: &Rendered) {
+    let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: rendered.config_map.clone() };
+    let managed = managed(&rendered.config_map, Some("fleet"), Some(pool), Some(&rendered.hash.to_string()));
+    observed.config_maps.insert(key, managed);
+}
+
+pub(crate) fn managed(name: &str, fleet: Option<&str>, pool: Option<&str>, hash: Option<&str>) -> ManagedConfigMap {
+    ManagedConfigMap {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        fleet: fleet.map(|fleet| FleetName::new(fleet).unwrap()),
+        pool: pool.map(pool_name),
+        content_hash: hash.map(str::to_owned),
+        commit: None,
+        created: None,
+        deleting: false,
+    }
+}

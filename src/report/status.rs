@@ -1,0 +1,93 @@
+//! What every node runs, per pool.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::plan_text::source;
+use super::style::{bad, good};
+use super::summary::{plain_table, trim_lines};
+use super::{FORMAT_VERSION, count};
+use crate::contract::ConfigSource;
+use crate::judge::Verdict;
+use crate::names::NodeName;
+use crate::observed::{KubeletVersion, Readiness};
+
+/// One node's line.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// The node.
+    pub node: NodeName,
+    /// The pool whose ConfigMap it points at, with its fleet; unset when it points at none that nodecfg manages.
+    pub pool: Option<String>,
+    /// The fleet of that ConfigMap.
+    pub fleet: Option<String>,
+    /// Its Ready condition.
+    pub ready: Readiness,
+    /// Its kubelet.
+    pub kubelet: Option<KubeletVersion>,
+    /// `spec.configSource`.
+    pub wanted: Option<ConfigSource>,
+    /// `status.config.assigned`.
+    pub assigned: Option<ConfigSource>,
+    /// `status.config.active`.
+    pub active: Option<ConfigSource>,
+    /// `status.config.lastKnownGood`.
+    pub last_known_good: Option<ConfigSource>,
+    /// How far it is on its way to what it points at.
+    pub verdict: Verdict,
+}
+
+/// Writes a table, and how many nodes there are.
+///
+/// # Errors
+/// When the writer does.
+pub fn text(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
+    let mut table = plain_table(["NODE", "POOL", "READY", "KUBELET", "ASSIGNED", "ACTIVE", "LAST KNOWN GOOD", "STATE"]);
+    for row in rows {
+        table.add_row([
+            row.node.to_string(),
+            row.pool.clone().unwrap_or_else(|| "-".to_owned()),
+            row.ready.to_string(),
+            row.kubelet.map_or_else(|| "-".to_owned(), |version| version.to_string()),
+            name(row.assigned.as_ref()),
+            name(row.active.as_ref()),
+            name(row.last_known_good.as_ref()),
+            state(&row.verdict),
+        ]);
+    }
+    if !rows.is_empty() {
+        writeln!(out, "{}\n", trim_lines(&table.to_string()))?;
+    }
+    let converged = rows.iter().filter(|row| row.verdict == Verdict::Converged).count();
+    let total = count(rows.len(), "node");
+    if converged == rows.len() {
+        writeln!(out, "{} {total}, all run what they point at", good("Converged:"))
+    } else {
+        writeln!(out, "{} {total}, {} on the way or failed", bad("Not converged:"), rows.len() - converged)
+    }
+}
+
+/// Names alone: a namespace in every cell takes the room that the hash needs.
+fn name(shown: Option<&ConfigSource>) -> String {
+    let text = source(shown);
+    text.split_once('/').map_or(text.clone(), |(_, name)| name.to_owned())
+}
+
+fn state(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Converged => "converged".to_owned(),
+        Verdict::Waiting(waiting) => waiting.to_string(),
+        Verdict::Failed(failure) => failure.to_string(),
+    }
+}
+
+/// `{formatVersion, kind, nodes}`.
+///
+/// # Errors
+/// When it cannot be serialised, which would be a bug.
+pub fn document(rows: &[Row]) -> Result<Value, serde_json::Error> {
+    Ok(json!({"formatVersion": FORMAT_VERSION, "kind": "Status", "nodes": serde_json::to_value(rows)?}))
+}
