@@ -9,5 +9,6 @@ pub mod contract;
 pub mod desired;
 pub mod document;
 pub mod finding;
+pub mod kubelet;
 pub mod names;
 pub mod repository;
