@@ -11,6 +11,7 @@ pub mod desired;
 pub mod document;
 pub mod finding;
 pub mod judge;
+pub mod kubelet;
 pub mod names;
 pub mod observed;
 pub mod plan;
