@@ -163,7 +163,7 @@ fn user_of(message: &str) -> Option<String> {
     rest.trim_start().starts_with("cannot").then(|| user.to_owned())
 }
 
-fn describe_auth(error: &AuthError) -> String {
+pub(super) fn describe_auth(error: &AuthError) -> String {
     match error {
         // Its text quotes the plugin's whole output, which is where the token is.
         AuthError::AuthExecRun { out, .. } => {
