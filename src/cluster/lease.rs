@@ -232,16 +232,15 @@ impl LeaseRequests {
 
     /// Creates the Lease, or replaces the version that was read.
     async fn write(&self, record: Record<'_>, over: Option<&str>) -> Result<LeaseView, ClusterError> {
-        let mut metadata = json!({
+        // Without a version a replacement would be unconditional, and with one a creation is refused.
+        let metadata = json!({
             "name": self.options.name(),
             "namespace": self.options.namespace,
+            "resourceVersion": over.unwrap_or_default(),
             "labels": {MANAGED_BY_LABEL: MANAGER, FLEET_LABEL: self.options.fleet.as_str()},
         });
         let (operation, method) = match over {
-            Some(version) => {
-                metadata["resourceVersion"] = version.into();
-                (self.operation(Verb::Update), Method::PUT)
-            }
+            Some(_) => (self.operation(Verb::Update), Method::PUT),
             None => (self.operation(Verb::Create), Method::POST),
         };
         let body = json!({

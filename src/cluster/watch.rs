@@ -35,7 +35,7 @@ const TOO_SHORT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeEvent {
     /// A Node appeared or changed; also sent for what is known already.
-    Upsert(Node),
+    Upsert(Box<Node>),
     /// A Node is gone.
     Deleted(NodeName),
     /// The watch had lost its place: these are all Nodes that there are now. A Node that is not among them is gone.
@@ -249,7 +249,7 @@ fn read(line: &[u8], keys: &LabelKeys) -> Result<Told, Failure> {
     let wire = serde_json::from_slice::<Of<WireNode>>(line).map_err(unreadable)?.object;
     let version = wire.resource_version().map(str::to_owned);
     let event = match &*kind {
-        "ADDED" | "MODIFIED" => wire.into_node(keys).map(NodeEvent::Upsert),
+        "ADDED" | "MODIFIED" => wire.into_node(keys).map(|node| NodeEvent::Upsert(Box::new(node))),
         "DELETED" => wire.into_node(keys).map(|node| NodeEvent::Deleted(node.name)),
         // A bookmark has a version and nothing else; so has whatever a later server may say.
         _ => None,

@@ -2,6 +2,7 @@
 //! is held; once the lock is lost, every method refuses before it sends anything. Decides nothing: what to write, and the
 //! precondition of every patch, comes from the plan.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -199,13 +200,14 @@ impl ClusterWriter {
 }
 
 fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
-    let mut annotations = json!({
-        CONTENT_HASH_ANNOTATION: spec.content_hash.to_string(),
-        PATH_ANNOTATION: spec.path,
-    });
-    if let Some(commit) = &spec.commit {
-        annotations[COMMIT_ANNOTATION] = commit.as_str().into();
-    }
+    let annotations: BTreeMap<&str, String> = [
+        (CONTENT_HASH_ANNOTATION, Some(spec.content_hash.to_string())),
+        (COMMIT_ANNOTATION, spec.commit.as_ref().map(ToString::to_string)),
+        (PATH_ANNOTATION, Some(spec.path.clone())),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some((key, value?)))
+    .collect();
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
