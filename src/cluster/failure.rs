@@ -163,7 +163,7 @@ fn user_of(message: &str) -> Option<String> {
     rest.trim_start().starts_with("cannot").then(|| user.to_owned())
 }
 
-fn describe_auth(error: &AuthError) -> String {
+pub(super) fn describe_auth(error: &AuthError) -> String {
     match error {
         // Its text quotes the plugin's whole output, which is where the token is.
         AuthError::AuthExecRun { out, .. } => {
@@ -185,9 +185,8 @@ fn tls_error(error: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
         return Some(tls.to_string());
     }
-    // An io::Error hides its payload from `source()` and shows the payload's own source instead.
-    let inner = error.downcast_ref::<std::io::Error>()?.get_ref()?;
-    inner.downcast_ref::<rustls::Error>().map(ToString::to_string)
+    // An io::Error hides its payload from `source()` and shows the payload's own source instead; here they are nested.
+    tls_error(error.downcast_ref::<std::io::Error>()?.get_ref()?)
 }
 
 /// The text at the end of the chain, which is the cause; the outer texts only repeat the layers of the client.
@@ -198,3 +197,7 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     }
     last.to_string()
 }
+
+#[cfg(test)]
+#[path = "failure_tests.rs"]
+mod tests;

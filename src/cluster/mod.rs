@@ -4,22 +4,25 @@
 //! sync out, and [`ClusterWriter`] — which cannot be made without the lock — writes. One [`retry`] policy serves every
 //! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
 
-//pub mod binding;
-//pub mod connect;
+pub mod binding;
+pub mod connect;
 pub mod error;
 mod failure;
+#[cfg(test)]
+mod fake;
 mod items;
-//pub mod lease;
+pub mod lease;
 pub mod operation;
+mod proxy;
 pub mod reader;
 pub mod retry;
 mod transport;
-//pub mod watch;
+pub mod watch;
 mod wire;
-//pub mod writer;
+pub mod writer;
 
 pub use error::ClusterError;
 pub use operation::{Operation, Resource, Verb};
 pub use reader::{ClusterReader, LabelKeys, ReaderOptions};
-//pub use watch::NodeEvent;
-//pub use writer::ClusterWriter;
+pub use watch::NodeEvent;
+pub use writer::ClusterWriter;

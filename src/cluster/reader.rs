@@ -1,4 +1,5 @@
-//! Reads a cluster. Nothing here changes it: no method sends anything but GET.
+//! Reads a cluster. Nothing here changes it: no method sends anything but GET, and the dry-run patch of
+//! [`binding`](super::binding) stores nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,3 +192,7 @@ pub(super) fn found<T>(result: Result<T, ClusterError>) -> Result<Option<T>, Clu
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

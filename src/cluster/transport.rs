@@ -224,6 +224,11 @@ impl Transport {
         self.policy.decide(&failure.setback(), standing)
     }
 
+    /// The wait after this many failures in a row.
+    pub(super) fn backoff(&self, attempts: u32) -> Duration {
+        self.policy.backoff(attempts, self.jitter())
+    }
+
     /// Opens an answer: sends, and turns an error status into a failure. The body is left to the caller.
     pub(super) async fn open(&self, call: &Call) -> Result<Response<Body>, Failure> {
         let request =

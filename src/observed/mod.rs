@@ -232,9 +232,9 @@ pub struct BindingCheck {
 pub enum BindingEvidence {
     /// A dry-run patch of this Node came back with the field, or without it.
     DryRun(NodeName),
-    /// The dry run was forbidden; the server's version decides.
+    /// The dry run was refused; the server's version decides.
     ServerVersion(String),
-    /// The dry run was forbidden and the version is unreadable: taken as supported until the first patch shows otherwise.
+    /// The dry run was refused and the version is unreadable: taken as supported until the first patch shows otherwise.
     Assumed(String),
 }
 
@@ -243,11 +243,11 @@ impl fmt::Display for BindingEvidence {
         match self {
             Self::DryRun(node) => write!(f, "a dry-run patch of node {node}"),
             Self::ServerVersion(version) => {
-                write!(f, "the server's version {version}, since a dry-run patch of a node is forbidden")
+                write!(f, "the server's version {version}, since a dry-run patch of a node is refused")
             }
             Self::Assumed(version) => write!(
                 f,
-                "an assumption: a dry-run patch of a node is forbidden and the server's version {version:?} is unreadable"
+                "an assumption: a dry-run patch of a node is refused and the server's version {version:?} is unreadable"
             ),
         }
     }

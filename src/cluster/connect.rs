@@ -1,0 +1,317 @@
+//! Finds the cluster and makes a client for it: an explicit kubeconfig, `$KUBECONFIG`, `~/.kube/config`, or the service
+//! account of the pod that nodecfg runs in. Sends nothing yet.
+//!
+//! A kubeconfig holds credentials, so no error quotes its content, and neither does any Debug text.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::Config;
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+use super::failure::{Failure, describe_auth};
+use super::proxy;
+
+/// How long a TCP connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the user says about where the cluster is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// `--kubeconfig`.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--context`.
+    pub context: Option<String>,
+}
+
+/// What the environment says about where the cluster is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// `$KUBECONFIG`.
+    pub kubeconfig: Option<OsString>,
+    /// The home directory.
+    pub home: Option<PathBuf>,
+    /// Whether `$KUBERNETES_SERVICE_HOST` is set, as it is in every pod.
+    pub in_pod: bool,
+    /// `$NO_PROXY`: hosts that are not reached through the proxy of `$HTTPS_PROXY`.
+    pub no_proxy: Option<String>,
+}
+
+impl Environment {
+    /// Takes the environment of this process.
+    #[must_use]
+    pub fn capture() -> Self {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        Self {
+            kubeconfig: set("KUBECONFIG"),
+            home: std::env::home_dir(),
+            in_pod: set("KUBERNETES_SERVICE_HOST").is_some(),
+            no_proxy: set("NO_PROXY").or_else(|| set("no_proxy")).and_then(|value| value.into_string().ok()),
+        }
+    }
+}
+
+/// A client for one cluster.
+#[derive(Clone)]
+pub struct Connection {
+    /// The client. It does not retry: nodecfg's own policy does.
+    pub client: kube::Client,
+    /// Address of the API server, without anything secret.
+    pub server: String,
+    /// The context of the kubeconfig; unset in a pod.
+    pub context: Option<String>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("server", &self.server)
+            .field("context", &self.context)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// A kubeconfig that was named cannot be read.
+    #[error("kubeconfig {} ({origin}) cannot be read: {cause}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Who named it: `--kubeconfig`, `$KUBECONFIG`.
+        origin: &'static str,
+        /// The system's words.
+        cause: String,
+    },
+    /// A kubeconfig is no YAML, or no kubeconfig.
+    #[error("{} is not a kubeconfig{}", path.display(), place.map(|(l, c)| format!(": line {l}, column {c}")).unwrap_or_default())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Line and column where reading it failed.
+        place: Option<(u64, u64)>,
+    },
+    /// The context does not exist.
+    #[error("the kubeconfig has no context {context:?}; it has {}", list(known))]
+    UnknownContext {
+        /// The context that was asked for.
+        context: String,
+        /// Those that there are, sorted.
+        known: Vec<String>,
+    },
+    /// No context was asked for and the kubeconfig has no current one.
+    #[error("the kubeconfig names no current context; it has {}", list(known))]
+    NoCurrentContext {
+        /// The contexts that there are, sorted.
+        known: Vec<String>,
+    },
+    /// A context that is there cannot be used.
+    #[error("context {context:?} of the kubeconfig cannot be used: {message}")]
+    Broken {
+        /// The context.
+        context: String,
+        /// Why.
+        message: String,
+    },
+    /// The pod's service account cannot be used.
+    #[error("the service account of this pod cannot be used: {message}")]
+    ServiceAccount {
+        /// Why.
+        message: String,
+    },
+    /// There is nothing that says where a cluster is.
+    #[error("no cluster: tried {}", tried.join(", "))]
+    NoCluster {
+        /// What was looked at, in order.
+        tried: Vec<String>,
+    },
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+impl ConnectError {
+    /// The way out, in whole sentences.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } => "Check the path and its permissions.",
+            Self::Malformed { .. } => "Check the file with: kubectl config view --kubeconfig <file>",
+            Self::UnknownContext { .. } | Self::NoCurrentContext { .. } => {
+                "Name one of these with --context, or set one with: kubectl config use-context <name>"
+            }
+            Self::Broken { .. } => "Check the cluster and the user of this context with: kubectl config view --minify",
+            Self::ServiceAccount { .. } => "Run the pod with a service account whose token is mounted.",
+            Self::NoCluster { .. } => {
+                "Name a kubeconfig with --kubeconfig, or try nodecfg without a cluster: nodecfg sync --sandbox"
+            }
+        }
+    }
+}
+
+/// Where the configuration of a client comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    /// These files, merged in order.
+    Files(Vec<PathBuf>, &'static str),
+    /// The pod's service account.
+    Pod,
+}
+
+/// Chooses as kubectl does; `is_file` says what exists.
+fn choose(
+    options: &ConnectOptions,
+    environment: &Environment,
+    is_file: impl Fn(&Path) -> bool,
+) -> Result<Origin, ConnectError> {
+    if let Some(path) = &options.kubeconfig {
+        return Ok(Origin::Files(vec![path.clone()], "--kubeconfig"));
+    }
+    let mut tried = vec!["--kubeconfig (not given)".to_owned()];
+    if let Some(variable) = &environment.kubeconfig {
+        let named: Vec<PathBuf> = std::env::split_paths(variable).filter(|path| path != Path::new("")).collect();
+        let present: Vec<PathBuf> = named.iter().filter(|path| is_file(path)).cloned().collect();
+        // kubectl skips those that are missing; when all are, naming them was a mistake.
+        if !named.is_empty() {
+            return Ok(Origin::Files(if present.is_empty() { named } else { present }, "$KUBECONFIG"));
+        }
+    }
+    tried.push("$KUBECONFIG (not set)".to_owned());
+    match environment.home.as_ref().map(|home| home.join(".kube").join("config")) {
+        Some(path) if is_file(&path) => return Ok(Origin::Files(vec![path], "the default")),
+        Some(path) => tried.push(format!("{} (missing)", path.display())),
+        None => tried.push("~/.kube/config (no home directory)".to_owned()),
+    }
+    // A context is a word of kubeconfigs; with one asked for, the pod is not what the user means.
+    if environment.in_pod && options.context.is_none() {
+        return Ok(Origin::Pod);
+    }
+    tried.push("the service account of a pod (not in one)".to_owned());
+    Err(ConnectError::NoCluster { tried })
+}
+
+/// Makes a client.
+///
+/// # Errors
+/// When no cluster is named, or its kubeconfig cannot be used. That the server answers is found out by the first request.
+pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Result<Connection, ConnectError> {
+    let (mut config, context) = match choose(options, environment, Path::is_file)? {
+        Origin::Files(paths, origin) => from_files(&paths, origin, options.context.as_deref(), environment).await?,
+        Origin::Pod => {
+            let config =
+                Config::incluster().map_err(|error| ConnectError::ServiceAccount { message: error.to_string() })?;
+            (config, None)
+        }
+    };
+    // One retry policy, not two on top of each other.
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    // Each attempt has its own time limit, and a watch has none.
+    config.read_timeout = None;
+    let server = proxy::without_userinfo(&config.cluster_url);
+
+    // Another part of the process may have chosen a provider already; either is fine.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // A credential plugin runs in here, and may take its time.
+    let built = tokio::task::spawn_blocking(move || ClientBuilder::try_from(config).map(ClientBuilder::build)).await;
+    let named = context.clone().unwrap_or_default();
+    let client = match built {
+        Ok(Ok(client)) => client,
+        Ok(Err(error)) => return Err(ConnectError::Broken { context: named, message: describe(error) }),
+        Err(_) => {
+            let message = "making the client was interrupted".to_owned();
+            return Err(ConnectError::Broken { context: named, message });
+        }
+    };
+    Ok(Connection { client, server, context })
+}
+
+async fn from_files(
+    paths: &[PathBuf],
+    origin: &'static str,
+    context: Option<&str>,
+    environment: &Environment,
+) -> Result<(Config, Option<String>), ConnectError> {
+    let mut merged = Kubeconfig::default();
+    for path in paths {
+        let malformed = || ConnectError::Malformed { path: path.clone(), place: None };
+        let read = Kubeconfig::read_from(path).map_err(|error| unreadable(error, path, origin))?;
+        merged = merged.merge(read).map_err(|_| malformed())?;
+    }
+    let mut known: Vec<String> = merged.contexts.iter().map(|context| context.name.clone()).collect();
+    known.sort();
+    let Some(context) = context.map(str::to_owned).or_else(|| merged.current_context.clone().filter(|c| !c.is_empty()))
+    else {
+        return Err(ConnectError::NoCurrentContext { known });
+    };
+    let Some(named) = merged.contexts.iter().find(|named| named.name == context) else {
+        return Err(ConnectError::UnknownContext { context, known });
+    };
+    let cluster_name = named.context.as_ref().map(|context| context.cluster.clone()).unwrap_or_default();
+    let own_proxy = merged
+        .clusters
+        .iter()
+        .find(|named| named.name == cluster_name)
+        .and_then(|named| named.cluster.as_ref()?.proxy_url.as_deref())
+        .is_some_and(|proxy| !proxy.is_empty());
+    let options = KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
+    let mut config = Config::from_custom_kubeconfig(merged, &options)
+        .await
+        .map_err(|error| ConnectError::Broken { context: context.clone(), message: describe_kubeconfig(&error) })?;
+    // kube takes $HTTPS_PROXY without a look at where the server is.
+    let host = config.cluster_url.host().unwrap_or_default();
+    if !own_proxy && proxy::bypasses(host, environment.no_proxy.as_deref()) {
+        config.proxy_url = None;
+    }
+    Ok((config, Some(context)))
+}
+
+fn unreadable(error: KubeconfigError, path: &Path, origin: &'static str) -> ConnectError {
+    let path = path.to_path_buf();
+    match error {
+        KubeconfigError::ReadConfig(cause, _) => ConnectError::Unreadable { path, origin, cause: cause.to_string() },
+        KubeconfigError::Parse(error) => {
+            let place = error.location().map(|location| (location.line(), location.column()));
+            ConnectError::Malformed { path, place }
+        }
+        _ => ConnectError::Malformed { path, place: None },
+    }
+}
+
+fn describe_kubeconfig(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::LoadClusterOfContext(cluster) => format!("there is no cluster {cluster:?}"),
+        KubeconfigError::MissingClusterUrl => "its cluster has no server".to_owned(),
+        KubeconfigError::ParseClusterUrl(_) => "its cluster's server is no URL".to_owned(),
+        KubeconfigError::ParseProxyUrl(_) => "its proxy (proxy-url, or $HTTPS_PROXY) is no URL".to_owned(),
+        KubeconfigError::ParseCertificates(_) => "its certificate authority holds no PEM certificates".to_owned(),
+        // These name files and positions, never content.
+        KubeconfigError::LoadCertificateAuthority(_)
+        | KubeconfigError::LoadClientCertificate(_)
+        | KubeconfigError::LoadClientKey(_) => error.to_string(),
+        _ => "it is incomplete".to_owned(),
+    }
+}
+
+fn describe(error: kube::Error) -> String {
+    match error {
+        kube::Error::Auth(error) => describe_auth(&error),
+        kube::Error::InferKubeconfig(error) => describe_kubeconfig(&error),
+        kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
+            "it is to be reached through a proxy (proxy-url, or $HTTPS_PROXY), which nodecfg cannot do; name the server's \
+             host in $NO_PROXY if it can be reached without"
+                .to_owned()
+        }
+        kube::Error::RustlsTls(error) => format!("its certificates cannot be used: {error}"),
+        other => Failure::of_client(other).summary(),
+    }
+}
+
+#[cfg(test)]
+#[path = "connect_tests.rs"]
+mod tests;

@@ -1,0 +1,117 @@
+use super::*;
+
+fn environment() -> Environment {
+    Environment { home: Some("/home/u".into()), ..Environment::default() }
+}
+
+fn write(directory: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
+    let path = directory.path().join(name);
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+fn options(path: &Path, context: Option<&str>) -> ConnectOptions {
+    ConnectOptions { kubeconfig: Some(path.to_path_buf()), context: context.map(str::to_owned) }
+}
+
+const TWO: &str = "
+apiVersion: v1
+kind: Config
+current-context: b
+clusters:
+- {name: one, cluster: {server: 'https://127.0.0.1:6443'}}
+contexts:
+- {name: b, context: {cluster: one, user: u}}
+- {name: a, context: {cluster: gone, user: u}}
+users:
+- {name: u, user: {token: s3cret}}
+";
+
+#[test]
+fn chosen_as_kubectl_does() {
+    let none = ConnectOptions::default();
+    let home: PathBuf = "/home/u/.kube/config".into();
+    let everything = |_: &Path| true;
+    let nothing = |_: &Path| false;
+
+    let explicit = options(Path::new("/x"), None);
+    let set = Environment { kubeconfig: Some("/a:/b:".into()), in_pod: true, ..environment() };
+    assert_eq!(choose(&explicit, &set, nothing), Ok(Origin::Files(vec!["/x".into()], "--kubeconfig")));
+    assert_eq!(choose(&none, &set, everything), Ok(Origin::Files(vec!["/a".into(), "/b".into()], "$KUBECONFIG")));
+    let only_b = |path: &Path| path == Path::new("/b");
+    assert_eq!(choose(&none, &set, only_b), Ok(Origin::Files(vec!["/b".into()], "$KUBECONFIG")));
+    // All missing: an error about these files, not a silent turn to another cluster.
+    assert_eq!(choose(&none, &set, nothing), Ok(Origin::Files(vec!["/a".into(), "/b".into()], "$KUBECONFIG")));
+
+    assert_eq!(choose(&none, &environment(), everything), Ok(Origin::Files(vec![home], "the default")));
+    let pod = Environment { in_pod: true, ..environment() };
+    assert_eq!(choose(&none, &pod, nothing), Ok(Origin::Pod));
+    let error = choose(&none, &environment(), nothing).expect_err("nothing there");
+    assert_eq!(
+        error.to_string(),
+        "no cluster: tried --kubeconfig (not given), $KUBECONFIG (not set), /home/u/.kube/config (missing), the service \
+         account of a pod (not in one)"
+    );
+    let context = ConnectOptions { context: Some("a".to_owned()), ..none };
+    assert!(choose(&context, &pod, nothing).is_err());
+}
+
+#[tokio::test]
+async fn a_missing_file_is_named() {
+    let error = connect(&options(Path::new("/nowhere/config"), None), &environment()).await.expect_err("missing");
+    assert!(error.to_string().starts_with("kubeconfig /nowhere/config (--kubeconfig) cannot be read: "), "{error}");
+}
+
+#[tokio::test]
+async fn bad_yaml_is_placed_and_never_quoted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for text in [
+        "users:\n- name: u\n  user: {token: s3cret\n",
+        "users: s3cret\n",
+        "users:\n- {name: u, user: {token: [s3cret]}}\n",
+    ] {
+        let path = write(&directory, "config", text);
+        let error = connect(&options(&path, None), &environment()).await.expect_err("bad YAML");
+        assert!(matches!(error, ConnectError::Malformed { .. }), "{error:?}");
+        assert!(error.to_string().contains("is not a kubeconfig: line "), "{error}");
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_context_lists_those_that_exist() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = write(&directory, "config", TWO);
+    let error = connect(&options(&path, Some("c")), &environment()).await.expect_err("unknown");
+    assert_eq!(error.to_string(), "the kubeconfig has no context \"c\"; it has a, b");
+    let error = connect(&options(&path, Some("a")), &environment()).await.expect_err("broken");
+    assert_eq!(error.to_string(), "context \"a\" of the kubeconfig cannot be used: there is no cluster \"gone\"");
+    let path = write(&directory, "empty", "");
+    let error = connect(&options(&path, None), &environment()).await.expect_err("empty");
+    assert_eq!(error.to_string(), "the kubeconfig names no current context; it has none");
+}
+
+#[tokio::test]
+async fn a_connection_shows_no_secret() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = write(&directory, "config", TWO);
+    let connection = connect(&options(&path, None), &environment()).await.expect("a client");
+    assert_eq!(connection.server, "https://127.0.0.1:6443");
+    assert_eq!(connection.context.as_deref(), Some("b"));
+    assert!(!format!("{connection:?}").contains("s3cret"));
+}
+
+#[tokio::test]
+async fn a_failing_credential_plugin_is_never_quoted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for script in ["echo s3cret; exit 3", "echo s3cret", "exit 0"] {
+        let text = TWO.replace(
+            "{token: s3cret}",
+            &format!("{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, '{script}'], interactiveMode: Never}}}}"),
+        );
+        let path = write(&directory, "config", &text);
+        let error = connect(&options(&path, None), &environment()).await.expect_err("no credentials");
+        assert!(error.to_string().contains("credential plugin"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    }
+}
