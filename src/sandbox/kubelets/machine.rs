@@ -233,8 +233,7 @@ impl SimKubelet {
                 Some(error_text::VALIDATE) => status.problem = Some(Problem::Validate),
                 Some(error) => {
                     let downloading = error.strip_prefix(error_text::SYNC_PREFIX) == Some(error_text::DOWNLOAD);
-                    status.sync_problem =
-                        Some(if downloading { SyncProblem::Download } else { SyncProblem::Internal });
+                    status.sync_problem = Some(if downloading { SyncProblem::Download } else { SyncProblem::Internal });
                 }
             }
             reported = Some(status.clone());
@@ -308,8 +307,8 @@ impl SimKubelet {
             self.boot(now, outputs);
         }
         if self.acts() {
-            if self.trial.is_some_and(|check| check <= now) {
-                self.end_trial(now);
+            if let Some(check) = self.trial.filter(|check| *check <= now) {
+                self.check_trial(check, now);
             }
             if self.sync.due(now) && !self.downloading {
                 self.sync.poked = false;
@@ -406,6 +405,8 @@ impl SimKubelet {
         }
         match download {
             Download::Found(source, _) if self.status.assigned.as_ref() == Some(&source) => {
+                // The kubelet writes its record of the assignment again, and the trial counts from the last writing.
+                self.assigned_at = now;
                 self.synchronised(None, now);
             }
             Download::Found(source, verdict) => self.assign(Some(source), verdict, now, outputs),
@@ -473,19 +474,27 @@ impl SimKubelet {
     fn begin_trial(&mut self, now: Moment) {
         let Status { assigned, last_known_good, problem, .. } = &self.status;
         let running = assigned.is_some() && problem.is_none() && assigned != last_known_good;
-        self.trial = running.then(|| {
-            let mut check = now;
-            while check < self.assigned_at + TRIAL {
-                check = check + TRIAL_CHECK;
-            }
-            check
-        });
+        self.trial = running.then_some(now);
+        self.check_trial(now, now);
     }
 
-    fn end_trial(&mut self, now: Moment) {
-        self.trial = None;
-        self.status.last_known_good.clone_from(&self.status.assigned);
-        self.poke_report(now);
+    /// Looks whether the trial is over, at the moment `check` of a look every 10 s.
+    fn check_trial(&mut self, mut check: Moment, now: Moment) {
+        if self.trial.is_none() {
+            return;
+        }
+        let end = self.assigned_at + TRIAL;
+        if end <= now {
+            self.trial = None;
+            self.status.last_known_good.clone_from(&self.status.assigned);
+            self.poke_report(now);
+            return;
+        }
+        // The looks in between would find nothing.
+        while check < end {
+            check = check + TRIAL_CHECK;
+        }
+        self.trial = Some(check);
     }
 
     fn write_status(&mut self, outputs: &mut Vec<Output>) {
@@ -500,12 +509,14 @@ impl SimKubelet {
         if self.process == Process::Dead && fault != Some(Fault::Crash) {
             self.exit(now);
         }
-        if self.process == Process::Running || !self.dynamic {
-            // A fault that concerns a restart waits for one; the others show at once.
+        // A process on its way up shows its readiness when it is up; everything else shows at once, except what needs
+        // a new configuration to break on.
+        if self.process == Process::Running || !self.listens() {
             self.turn = match fault {
+                Some(Fault::Deaf) => Some(now),
+                _ if self.ready != Ready::Yes => Some(now),
                 Some(Fault::Flap) => self.next_turn(now),
-                Some(Fault::NotReady | Fault::Crash) => None,
-                _ => Some(now),
+                _ => None,
             };
         }
         if self.listens() && !listened {
@@ -531,7 +542,7 @@ impl SimKubelet {
                 Some(Fault::Deaf) => Ready::Unknown,
                 Some(Fault::Crash) if self.process == Process::Dead => Ready::Unknown,
                 Some(Fault::NotReady) if self.status.active.is_some() => Ready::No,
-                Some(Fault::Flap) => {
+                Some(Fault::Flap) if self.status.active.is_some() => {
                     self.turn = Some(now + FLAP);
                     if before == Ready::Yes { Ready::No } else { Ready::Yes }
                 }
