@@ -289,6 +289,21 @@ impl SimKubelet {
         outputs
     }
 
+    /// The ConfigMap that its spec names, as last seen.
+    #[must_use]
+    pub fn wants(&self) -> Option<&ConfigMapSource> {
+        match &self.wanted {
+            Wanted::ConfigMap(source) => Some(source),
+            Wanted::Local | Wanted::Nothing => None,
+        }
+    }
+
+    /// Whether its version has Dynamic Kubelet Configuration.
+    #[must_use]
+    pub fn is_dynamic(&self) -> bool {
+        self.dynamic
+    }
+
     /// Whether it takes part in Dynamic Kubelet Configuration at all.
     fn listens(&self) -> bool {
         self.dynamic && !matches!(self.fault, Some(Fault::Deaf | Fault::NeverAcknowledges))
