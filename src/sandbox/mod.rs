@@ -2,3 +2,4 @@
 //! the reconciler must not be able to tell it from a real cluster.
 
 pub mod kubelets;
+pub mod nodes;

@@ -2,8 +2,8 @@
 //! Node, as recorded from a real one (`tests/data/recordings/kubelet-1.21-dynamic-config.jsonl`).
 //!
 //! [`machine`] is one kubelet without any IO; [`verdict`] says whether it would load a text; [`fault`] makes it
-//! misbehave; [`driver`] runs any number of them against an API server, simulated or real, with [`watch`], [`config_maps`]
-//! and [`wire`] between it and the server. Nothing here runs pods, and nothing here may know what nodecfg intends: the
+//! misbehave; [`driver`] runs any number of them against an API server, simulated or real, with `watch`, `config_maps`
+//! and `wire` between it and the server. Nothing here runs pods, and nothing here may know what nodecfg intends: the
 //! only thing the two halves share is the Node.
 
 pub mod driver;
@@ -13,8 +13,10 @@ pub mod verdict;
 
 mod config_maps;
 mod watch;
-mod wire;
+pub(super) mod wire;
 
+#[cfg(test)]
+mod driving;
 #[cfg(test)]
 mod misbehaviour;
 #[cfg(test)]
