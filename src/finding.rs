@@ -35,6 +35,7 @@ impl fmt::Display for Severity {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Place {
     /// Path from the snapshot's root, with `/` on every platform.
+    #[serde(serialize_with = "shared_text")]
     pub file: Arc<str>,
     /// First byte.
     #[serde(skip)]
@@ -46,6 +47,11 @@ pub struct Place {
     pub line: usize,
     /// Column of the first byte.
     pub column: usize,
+}
+
+/// Writes shared text as text: serde does so itself only with a feature that the whole tree would be built anew for.
+fn shared_text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
 }
 
 impl Place {

@@ -9,6 +9,7 @@ pub mod contract;
 pub mod desired;
 pub mod document;
 pub mod finding;
+pub mod kubelet;
 pub mod names;
 pub mod repository;
 pub mod sandbox;

@@ -83,10 +83,7 @@ mod tests {
     #[test]
     fn golden_vectors() {
         let empty = ContentHash::of(b"");
-        assert_eq!(
-            empty.to_string(),
-            "v1:blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
-        );
+        assert_eq!(empty.to_string(), "v1:blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");
         assert_eq!(empty.short().len(), 10);
         assert_eq!(ContentHash::parse(&empty.to_string()), Some(empty));
     }
@@ -94,7 +91,9 @@ mod tests {
     #[test]
     fn other_versions_and_other_spellings_are_not_read() {
         let written = ContentHash::of(b"x").to_string();
-        for bad in ["", "v1:blake3:", "v2:blake3:00", &written.to_uppercase(), &written.replace("v1", "v2"), &written[1..]] {
+        for bad in
+            ["", "v1:blake3:", "v2:blake3:00", &written.to_uppercase(), &written.replace("v1", "v2"), &written[1..]]
+        {
             assert_eq!(ContentHash::parse(bad), None, "{bad}");
         }
     }

@@ -11,9 +11,19 @@ use crate::document::Document;
 use crate::finding::Place;
 use crate::names::{CommitId, FleetName, NamespaceName, PoolName};
 
+mod build;
+mod fields;
+pub mod formats;
 pub mod hash;
+mod kubelet_file;
+mod read;
+mod render;
+#[cfg(test)]
+mod scenarios;
+pub mod schema;
 pub mod selector;
 
+pub use build::{Built, DEFAULT_FLEET, FLEET_FILE, build};
 pub use hash::ContentHash;
 pub use selector::LabelSelector;
 

@@ -1,1 +1,258 @@
-//! sel
+//! Label selectors, as metav1 `LabelSelector` has them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Which nodes: those whose labels meet every requirement. Without any requirement it is every node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LabelSelector {
+    /// Labels that a node must have with exactly these values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(default)]
+    pub match_labels: BTreeMap<String, String>,
+    /// Requirements on labels, all of which a node must meet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub match_expressions: Vec<Requirement>,
+}
+
+/// One requirement on a label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Requirement {
+    /// The label's key.
+    pub key: String,
+    /// How the label relates to the values.
+    pub operator: Operator,
+    /// The values: at least one for In and NotIn, none for Exists and DoesNotExist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub values: Vec<String>,
+}
+
+/// How a label relates to the values of a requirement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum Operator {
+    /// The label is there, with one of the values.
+    In,
+    /// The label is not there, or has none of the values.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is not there.
+    DoesNotExist,
+}
+
+impl Operator {
+    /// All operators, as they are written.
+    pub const ALL: [(&'static str, Self); 4] =
+        [("In", Self::In), ("NotIn", Self::NotIn), ("Exists", Self::Exists), ("DoesNotExist", Self::DoesNotExist)];
+}
+
+impl LabelSelector {
+    /// The nodes with one label of one value.
+    #[must_use]
+    pub fn of_label(key: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { match_labels: BTreeMap::from([(key.into(), value.into())]), match_expressions: Vec::new() }
+    }
+
+    /// Whether it has no requirement and so selects every node.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+
+    /// Whether a node with these labels is selected.
+    #[must_use]
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|requirement| requirement.matches(labels))
+    }
+
+    /// The label keys that it asks about, some perhaps more than once.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let expressions = self.match_expressions.iter().map(|requirement| requirement.key.as_str());
+        self.match_labels.keys().map(String::as_str).chain(expressions)
+    }
+
+    /// A set of labels that it selects, when there is one: for making a node that fits.
+    #[must_use]
+    pub fn example(&self) -> Option<BTreeMap<String, String>> {
+        let mut labels = self.match_labels.clone();
+        for requirement in &self.match_expressions {
+            if matches!(requirement.operator, Operator::In | Operator::Exists) && !labels.contains_key(&requirement.key)
+            {
+                // One value must do for all the requirements on the key.
+                let all = || self.match_expressions.iter().filter(|other| other.key == requirement.key);
+                let candidates = requirement.values.iter().map(String::as_str).chain(["", "true", "x"]);
+                let value = candidates.into_iter().find(|value| {
+                    let one = BTreeMap::from([(requirement.key.clone(), (*value).to_owned())]);
+                    all().all(|other| other.matches(&one))
+                })?;
+                labels.insert(requirement.key.clone(), value.to_owned());
+            }
+        }
+        self.matches(&labels).then_some(labels)
+    }
+}
+
+impl Requirement {
+    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        match self.operator {
+            Operator::In => value.is_some_and(|value| self.values.contains(value)),
+            Operator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+        }
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    /// As kubectl's `--selector` takes it: `a=b,c in (d,e),!f`; `<everything>` without requirements.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_everything() {
+            return f.write_str("<everything>");
+        }
+        let labels = self.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
+        let all: Vec<_> = labels.chain(self.match_expressions.iter().map(ToString::to_string)).collect();
+        f.write_str(&all.join(","))
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, values) = (&self.key, self.values.join(","));
+        match self.operator {
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Exists => write!(f, "{key}"),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+        }
+    }
+}
+
+/// Checks a label key (apimachinery `IsQualifiedName`): a name of up to 63 characters, after a DNS subdomain and a
+/// slash or alone.
+///
+/// # Errors
+/// What is wrong, ready to follow the quoted key in a sentence.
+pub fn check_label_key(key: &str) -> Result<(), String> {
+    let name = match key.split_once('/') {
+        Some((prefix, name)) => {
+            if crate::names::NodeName::new(prefix).is_err() {
+                return Err(format!("has the prefix {prefix:?}, which is not a DNS subdomain"));
+            }
+            name
+        }
+        None => key,
+    };
+    if name.is_empty() {
+        return Err("has no name".to_owned());
+    }
+    check_label_text(name)
+}
+
+/// Checks a label value (apimachinery `IsValidLabelValue`): empty, or up to 63 characters.
+///
+/// # Errors
+/// What is wrong, ready to follow the quoted value in a sentence.
+pub fn check_label_value(value: &str) -> Result<(), String> {
+    if value.is_empty() { Ok(()) } else { check_label_text(value) }
+}
+
+fn check_label_text(text: &str) -> Result<(), String> {
+    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    if text.len() > 63 {
+        return Err("has more than 63 characters".to_owned());
+    }
+    if let Some(bad) = text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))) {
+        return Err(format!("has {bad:?}; only letters, digits, '-', '_' and '.' may be used"));
+    }
+    if !ends(text.chars().next()) || !ends(text.chars().next_back()) {
+        return Err("must start and end with a letter or a digit".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn requirement(key: &str, operator: Operator, values: &[&str]) -> Requirement {
+        Requirement { key: key.to_owned(), operator, values: values.iter().map(|v| (*v).to_owned()).collect() }
+    }
+
+    #[test]
+    fn every_operator() {
+        for (operator, values, absent, a, c) in [
+            (Operator::In, &["a", "b"][..], false, true, false),
+            (Operator::NotIn, &["a", "b"][..], true, false, true),
+            (Operator::Exists, &[][..], false, true, true),
+            (Operator::DoesNotExist, &[][..], true, false, false),
+        ] {
+            let selector = LabelSelector {
+                match_expressions: vec![requirement("k", operator, values)],
+                ..LabelSelector::default()
+            };
+            assert_eq!(selector.matches(&labels(&[])), absent, "{selector}");
+            assert_eq!(selector.matches(&labels(&[("k", "a")])), a, "{selector}");
+            assert_eq!(selector.matches(&labels(&[("k", "c")])), c, "{selector}");
+        }
+    }
+
+    #[test]
+    fn requirements_are_all_met() {
+        let selector = LabelSelector {
+            match_labels: labels(&[("a", "b")]),
+            match_expressions: vec![
+                requirement("c", Operator::In, &["d", "e"]),
+                requirement("f", Operator::DoesNotExist, &[]),
+                requirement("g", Operator::Exists, &[]),
+                requirement("h", Operator::NotIn, &["i"]),
+            ],
+        };
+        assert_eq!(selector.to_string(), "a=b,c in (d,e),!f,g,h notin (i)");
+        assert!(selector.matches(&labels(&[("a", "b"), ("c", "e"), ("g", "")])));
+        assert!(!selector.matches(&labels(&[("a", "b"), ("c", "e")])));
+        assert_eq!(selector.keys().collect::<Vec<_>>(), ["a", "c", "f", "g", "h"]);
+        assert_eq!(selector.example(), Some(labels(&[("a", "b"), ("c", "d"), ("g", "")])));
+    }
+
+    #[test]
+    fn nothing_required_is_everything() {
+        assert!(LabelSelector::default().matches(&labels(&[])));
+        assert_eq!(LabelSelector::default().to_string(), "<everything>");
+    }
+
+    #[test]
+    fn a_selector_that_contradicts_itself_has_no_example() {
+        let selector = LabelSelector {
+            match_labels: labels(&[("a", "b")]),
+            match_expressions: vec![requirement("a", Operator::DoesNotExist, &[])],
+        };
+        assert_eq!(selector.example(), None);
+    }
+
+    #[test]
+    fn labels_follow_kubernetes() {
+        for good in ["a", "A.b_c-1", "example.com/a", "node-role.kubernetes.io/x"] {
+            assert_eq!(check_label_key(good), Ok(()), "{good}");
+        }
+        for bad in ["", "/a", "a/", "-a", "a b", "Example.com/a", "a/b/c", &"x".repeat(64)] {
+            assert!(check_label_key(bad).is_err(), "{bad}");
+        }
+        assert_eq!(check_label_value(""), Ok(()));
+        for bad in ["-", "a b", "é", &"x".repeat(64)] {
+            assert!(check_label_value(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! From a snapshot to what it asks for: finds the pools, reads their files, renders them, and reports everything that
+//! is wrong in one go.
+//!
+//! Decisions taken here: without `nodecfg.yaml` the fleet is called `default`; a base counts only for the pools that name
+//! it; a repository without pools is let through with a warning, since guarding the cluster against a bad checkout takes
+//! the cluster's state, which planning has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::formats::{FileRef, FleetSpec, NodePoolSpec};
+use super::kubelet_file;
+use super::render::{Layers, render};
+use super::{Desired, LabelSelector, POOL_LABEL, Pool, PoolTarget, read};
+use crate::document::{Document, PatchKind, kind_of_patch};
+use crate::finding::{Finding, Place, any_error, sort};
+use crate::names::{FleetName, PoolName};
+use crate::repository::{Snapshot, SnapshotFile};
+
+/// The name of the fleet's file.
+pub const FLEET_FILE: &str = "nodecfg.yaml";
+/// The fleet's name when there is no such file.
+pub const DEFAULT_FLEET: &str = "default";
+
+/// What came of reading a snapshot.
+#[derive(Debug, Clone)]
+pub struct Built {
+    /// What it asks for; unset when a finding is an error.
+    pub desired: Option<Desired>,
+    /// Everything found, in order.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads what a snapshot asks for, with all findings, those of the snapshot itself among them.
+#[must_use]
+pub fn build(snapshot: &Snapshot) -> Built {
+    let mut files =
+        Files { snapshot, read: BTreeMap::new(), checked: BTreeSet::new(), findings: snapshot.findings.clone() };
+    let desired = files.desired();
+    files.report_unused();
+    let mut findings = files.findings;
+    sort(&mut findings);
+    Built { desired: desired.filter(|_| !any_error(&findings)), findings }
+}
+
+/// The files of a snapshot, each read and reported on once.
+struct Files<'s> {
+    snapshot: &'s Snapshot,
+    read: BTreeMap<String, Option<Arc<Document>>>,
+    checked: BTreeSet<String>,
+    findings: Vec<Finding>,
+}
+
+impl Files<'_> {
+    fn desired(&mut self) -> Option<Desired> {
+        let (name, spec) = self.fleet();
+        let folders = self.pool_folders();
+        if folders.is_empty() {
+            self.findings.push(
+                Finding::warning("no-pools", "the repository has no pools")
+                    .help("a pool is a folder pools/<pool> with a kubelet.yaml or a pool.yaml in it"),
+            );
+        }
+        let mut pools = BTreeMap::new();
+        for folder in folders {
+            match PoolName::new(&folder) {
+                Ok(pool_name) => {
+                    if let Some(pool) = self.pool(name.as_ref(), &spec, pool_name.clone()) {
+                        pools.insert(pool_name, pool);
+                    }
+                }
+                Err(error) => {
+                    let place = self.first_file(&format!("pools/{folder}/"));
+                    self.findings.push(
+                        Finding::error("bad-name", error.to_string()).at(place).help("rename the folder under pools/"),
+                    );
+                }
+            }
+        }
+        self.report_twins(&pools);
+        Some(Desired { fleet: name?, namespace: spec.namespace, commit: self.snapshot.commit.clone(), pools })
+    }
+
+    fn fleet(&mut self) -> (Option<FleetName>, FleetSpec) {
+        if !self.snapshot.files.contains_key(FLEET_FILE) {
+            return (FleetName::new(DEFAULT_FLEET).ok(), FleetSpec::default());
+        }
+        let file = self.document(FLEET_FILE).and_then(|document| read::fleet(&document, &mut self.findings));
+        match file {
+            Some((file, name)) => (Some(name), file.spec),
+            None => (None, FleetSpec::default()),
+        }
+    }
+
+    /// The folders under `pools/`, and what lies there and is none.
+    fn pool_folders(&mut self) -> BTreeSet<String> {
+        let mut folders = BTreeSet::new();
+        for (path, file) in &self.snapshot.files {
+            match (path.strip_prefix("pools/").map(|rest| rest.split_once('/')), file) {
+                (Some(Some((folder, _))), _) => {
+                    folders.insert(folder.to_owned());
+                }
+                // A folder that could not be entered: a submodule, say.
+                (Some(None), SnapshotFile::Unusable(finding)) => self.findings.push((**finding).clone()),
+                _ => {}
+            }
+        }
+        if let Some(SnapshotFile::Unusable(finding)) = self.snapshot.files.get("pools") {
+            self.findings.push((**finding).clone());
+        }
+        folders
+    }
+
+    fn pool(&mut self, fleet: Option<&FleetName>, defaults: &FleetSpec, name: PoolName) -> Option<Pool> {
+        let folder = format!("pools/{name}");
+        let (pool_path, kubelet_path) = (format!("{folder}/pool.yaml"), format!("{folder}/kubelet.yaml"));
+        let has = |path: &str| self.snapshot.files.contains_key(path);
+        let (has_pool, has_kubelet) = (has(&pool_path), has(&kubelet_path));
+        let mut failed = false;
+        let mut spec = NodePoolSpec::default();
+        let mut place = Place::whole_file(kubelet_path.as_str());
+        if has_pool {
+            place = Place::whole_file(pool_path.as_str());
+            let before = self.findings.len();
+            let file = self.document(&pool_path).and_then(|d| read::node_pool(&d, name.as_str(), &mut self.findings));
+            failed = any_error(self.findings.get(before..).unwrap_or_default());
+            spec = match file {
+                Some(file) => file.spec,
+                None => return None,
+            };
+        }
+        let target = if spec.kubelet.local {
+            self.report_local(&spec);
+            // Named by the pool, though not used as long as it is local.
+            self.read.entry(kubelet_path).or_insert(None);
+            Some(PoolTarget::Local)
+        } else {
+            let layers = self.layers(&folder, &spec, has_kubelet.then_some(kubelet_path.as_str()));
+            if !has_kubelet && spec.kubelet.base.is_none() && spec.kubelet.patches.is_empty() {
+                let place = if has_pool { place.clone() } else { self.first_file(&format!("{folder}/")) };
+                self.findings.push(
+                    Finding::error("no-configuration", format!("pool {name} has no KubeletConfiguration"))
+                        .at(place)
+                        .help(format!(
+                            "write {kubelet_path}, or set spec.kubelet.base in pool.yaml, or spec.kubelet.local: true"
+                        )),
+                );
+            }
+            let path = if has_kubelet { kubelet_path } else { pool_path };
+            match (layers, fleet) {
+                (Some(layers), Some(fleet)) => render(&layers, fleet, &name, path, &mut self.findings)
+                    .map(|rendered| PoolTarget::Config(Box::new(rendered))),
+                _ => None,
+            }
+        };
+        if failed {
+            return None;
+        }
+        let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
+        let policy = spec.rollout.policy(&defaults.rollout);
+        Some(Pool { name, selector, priority: spec.priority, policy, target: target?, place })
+    }
+
+    fn report_local(&mut self, spec: &NodePoolSpec) {
+        for file in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
+            self.findings.push(
+                Finding::warning("local-ignores", format!("{:?} is not used: the pool is local", file.path))
+                    .at(file.place.clone())
+                    .help("remove it, or remove `local: true`"),
+            );
+        }
+    }
+
+    /// The files of a pool's configuration, checked. `None` when one of them cannot be read; errors of the fields in
+    /// them are findings and do not stop the merge.
+    fn layers(&mut self, folder: &str, spec: &NodePoolSpec, kubelet: Option<&str>) -> Option<Layers> {
+        let mut complete = true;
+        let (mut files, mut patches) = (Vec::new(), Vec::new());
+        let base = spec.kubelet.base.as_ref().map(|base| self.referred(folder, base));
+        for path in base.into_iter().chain(kubelet.map(|path| Some(path.to_owned()))) {
+            match path.and_then(|path| self.kubelet_document(&path)) {
+                Some(document) => files.push(document),
+                None => complete = false,
+            }
+        }
+        for patch in &spec.kubelet.patches {
+            match self.referred(folder, patch).and_then(|path| self.kubelet_document(&path)) {
+                Some(document) => patches.push(document),
+                None => complete = false,
+            }
+        }
+        (complete && !(files.is_empty() && patches.is_empty())).then_some(Layers { files, patches })
+    }
+
+    /// The path from the root of a file that is named from a folder; a finding when it names none.
+    fn referred(&mut self, folder: &str, file: &FileRef) -> Option<String> {
+        let bad = |message: String, help: &str| Finding::error("bad-path", message).at(file.place.clone()).help(help);
+        let mut parts: Vec<&str> = folder.split('/').collect();
+        if file.path.starts_with('/') {
+            let message = format!("{:?} is an absolute path", file.path);
+            self.findings
+                .push(bad(message, "write a path from the folder of this file, such as ../../base/kubelet.yaml"));
+            return None;
+        }
+        for part in file.path.split('/') {
+            match part {
+                "" | "." => {}
+                ".." if parts.pop().is_none() => {
+                    let message = format!("{:?} leaves the root of the configuration", file.path);
+                    self.findings.push(bad(message, "keep every file that a pool needs under the root"));
+                    return None;
+                }
+                ".." => {}
+                part => parts.push(part),
+            }
+        }
+        let path = parts.join("/");
+        if self.snapshot.files.contains_key(&path) {
+            return Some(path);
+        }
+        let help = match super::fields::nearest(&path, self.snapshot.files.keys().map(String::as_str)) {
+            Some(near) => format!("there is {near}"),
+            None => "only files that end in .yaml, .yml or .json are read, and in a git repository only committed ones"
+                .to_owned(),
+        };
+        self.findings.push(bad(format!("{:?} does not exist: there is no {path}", file.path), &help));
+        None
+    }
+
+    /// A KubeletConfiguration or a patch of one, its fields checked.
+    fn kubelet_document(&mut self, path: &str) -> Option<Arc<Document>> {
+        let document = self.document(path)?;
+        if self.checked.insert(path.to_owned()) && !matches!(kind_of_patch(&document.root), Ok(PatchKind::Json)) {
+            kubelet_file::check(&document, &mut self.findings);
+        }
+        Some(document)
+    }
+
+    /// A file as a document. Findings are reported on the first reading.
+    fn document(&mut self, path: &str) -> Option<Arc<Document>> {
+        if let Some(document) = self.read.get(path) {
+            return document.clone();
+        }
+        let document = match self.snapshot.files.get(path)? {
+            SnapshotFile::Unusable(finding) => {
+                self.findings.push((**finding).clone());
+                None
+            }
+            SnapshotFile::Text(text) => {
+                let parsed = Document::parse(path, text);
+                self.findings.extend(parsed.findings);
+                parsed.document.map(Arc::new)
+            }
+        };
+        self.read.insert(path.to_owned(), document.clone());
+        document
+    }
+
+    fn first_file(&self, prefix: &str) -> Place {
+        let file = self.snapshot.files.keys().find(|path| path.starts_with(prefix));
+        Place::whole_file(file.map_or(prefix, String::as_str))
+    }
+
+    /// Two pools with the same selector and the same priority share whatever nodes they have.
+    fn report_twins(&mut self, pools: &BTreeMap<PoolName, Pool>) {
+        let mut seen: BTreeMap<(String, i64), &Pool> = BTreeMap::new();
+        for pool in pools.values() {
+            let key = (pool.selector.to_string(), pool.priority);
+            match seen.get(&key) {
+                Some(first) => self.findings.push(
+                    Finding::error(
+                        "same-selector",
+                        format!(
+                            "pools {} and {} select the same nodes ({}) with the same priority",
+                            first.name, pool.name, key.0
+                        ),
+                    )
+                    .at(pool.place.clone())
+                    .related(first.place.clone(), "the other pool")
+                    .help("set spec.priority: the higher pool wins a node that several select"),
+                ),
+                None => {
+                    seen.insert(key, pool);
+                }
+            }
+        }
+    }
+
+    /// Files where files are expected to have an effect, and none has.
+    fn report_unused(&mut self) {
+        for path in self.snapshot.files.keys() {
+            let expected = path.starts_with("pools/") || path.starts_with("base/") || path == "nodecfg.yml";
+            if !expected || self.read.contains_key(path) || !path.contains('/') && path != "nodecfg.yml" {
+                continue;
+            }
+            if matches!(self.snapshot.files.get(path), Some(SnapshotFile::Unusable(_))) && path.matches('/').count() < 2
+            {
+                continue;
+            }
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let help = match name {
+                "nodecfg.yml" | "pool.yml" | "kubelet.yml" => format!("call it {}", name.replace(".yml", ".yaml")),
+                _ if path.starts_with("base/") => {
+                    format!("name it in a pool.yaml: spec.kubelet.base: ../../{path}")
+                }
+                _ => "name it in pool.yaml under spec.kubelet.patches, or remove it".to_owned(),
+            };
+            let finding = Finding::warning("unused-file", format!("nothing uses {path}"));
+            self.findings.push(finding.at(Place::whole_file(path.as_str())).help(help));
+        }
+    }
+}

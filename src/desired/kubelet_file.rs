@@ -1,0 +1,211 @@
+//! Checks a KubeletConfiguration, or a merge patch of one, against the table of fields: names and types, whatever the
+//! version of the kubelet.
+//!
+//! The kubelet itself would not complain about an unknown field: it falls back to lenient decoding and drops it. Here it
+//! is an error, since whoever wrote it means it to have an effect.
+
+use super::fields::{nearest, unknown, wrong_type};
+use crate::document::{Document, Mapping, Node, Reading, Value, path_of};
+use crate::finding::Finding;
+use crate::kubelet::fields::{self, Field, FieldType};
+use crate::kubelet::{API_VERSION, KIND, duration, quantity};
+
+/// Checks the fields of a document: the whole of a KubeletConfiguration, or a part of it. `apiVersion` and `kind` may be
+/// missing, but not wrong.
+pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
+    let Value::Mapping(map) = &document.root.value else {
+        findings.extend(wrong_type("the file", "a map", &document.root));
+        return;
+    };
+    for (key, wanted, code) in [("apiVersion", API_VERSION, "wrong-api-version"), ("kind", KIND, "wrong-kind")] {
+        if let Some(node) = document.root.get(key)
+            && let Some(found) = node.text()
+            && found != wanted
+        {
+            let finding = Finding::error(code, format!("`{key}` is {found:?}; a kubelet takes {wanted} alone"));
+            findings.push(finding.at(node.place.clone()).help(format!("write {key}: {wanted}")));
+        }
+    }
+    object(map, "", "", findings);
+}
+
+/// Checks that a rendered document says what it is. nodecfg adds neither: what the repository says is what nodes get.
+pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
+    for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        if document.root.get(key).is_none() {
+            findings.push(
+                Finding::error("missing-field", format!("the configuration of the pool has no `{key}`"))
+                    .at(document.root.place.clone())
+                    .help(format!("write {key}: {wanted}")),
+            );
+        }
+    }
+}
+
+/// Checks the entries of the object at `table` in the table and at `path` in the document.
+fn object(map: &Mapping, table: &str, path: &str, findings: &mut Vec<Finding>) {
+    for (key, entry) in map {
+        match fields::child(table, key) {
+            Some(field) => value(&entry.value, field, &path_of(path, key), true, findings),
+            None => findings.push(unknown(key, path, entry, way_out(key, table))),
+        }
+    }
+}
+
+fn way_out(key: &str, table: &str) -> String {
+    if let Some(near) = nearest(key, fields::children(table).iter().copied()) {
+        return format!("did you mean {near:?}?");
+    }
+    let named = |field: &&Field| field.path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(key));
+    match fields::all().find(named) {
+        Some(field) => format!("there is a field `{}`; did you mean that?", field.path),
+        None => "remove it: no kubelet from 1.12 to 1.37 knows it".to_owned(),
+    }
+}
+
+/// Checks a value. Null takes the default, or removes what a base set; in a list it is nothing that can be used.
+fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &mut Vec<Finding>) {
+    if null_allowed && node.is_null() {
+        return;
+    }
+    if !field.types.iter().any(|one| fits(node, *one)) {
+        let expected = field.types.iter().map(|one| words(*one)).collect::<Vec<_>>().join(" or ");
+        findings.extend(wrong_type(path, &expected, node).map(|finding| explained(finding, node, &field.types)));
+        return;
+    }
+    match &node.value {
+        Value::Mapping(map) => object(map, field.path, path, findings),
+        Value::Sequence(list) => {
+            for (at, item) in list.iter().enumerate() {
+                if let Some(field) = fields::items(field.path) {
+                    value(item, field, &format!("{path}[{at}]"), false, findings);
+                }
+            }
+        }
+        Value::Scalar(_) => {}
+    }
+}
+
+fn fits(node: &Node, one: FieldType) -> bool {
+    match (&node.value, one) {
+        (Value::Mapping(_), FieldType::Object) | (Value::Sequence(_), FieldType::Array) => true,
+        (Value::Scalar(scalar), one) => match (scalar.read(), one) {
+            (Reading::Text(_), FieldType::String)
+            | (Reading::Bool(_), FieldType::Boolean)
+            | (Reading::Int(_) | Reading::Float(_), FieldType::Number | FieldType::Quantity) => true,
+            (Reading::Int(value), FieldType::Integer) => i64::try_from(value).is_ok(),
+            // The kubelet turns YAML into JSON first, where 5.0 becomes 5.
+            (Reading::Float(value), FieldType::Integer) => value.fract() == 0.0 && value.abs() < 9.2e18,
+            (Reading::Text(text), FieldType::Duration) => duration::nanoseconds(text).is_ok(),
+            (Reading::Text(text), FieldType::Quantity) => quantity::is_quantity(text),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn explained(finding: Finding, node: &Node, types: &[FieldType]) -> Finding {
+    if types.contains(&FieldType::Duration) && finding.help.is_none() {
+        let text = node.text().unwrap_or_default();
+        return match duration::nanoseconds(text) {
+            Err(problem) if !text.is_empty() => finding.help(format!("{text:?} {problem}")),
+            _ => finding.help("write a number and a unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m"),
+        };
+    }
+    finding
+}
+
+fn words(one: FieldType) -> &'static str {
+    match one {
+        FieldType::String => "text",
+        FieldType::Integer => "a whole number",
+        FieldType::Number => "a number",
+        FieldType::Boolean => "a boolean",
+        FieldType::Object => "a map",
+        FieldType::Array => "a list",
+        FieldType::Duration => "a duration",
+        FieldType::Quantity => "a quantity such as 100Mi",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_text(text: &str) -> Vec<String> {
+        let parsed = Document::parse("kubelet.yaml", text);
+        let mut findings = parsed.findings;
+        if let Some(document) = parsed.document {
+            check(&document, &mut findings);
+        }
+        findings.iter().map(|f| format!("{}: {} ({})", f.code, f.message, f.help.clone().unwrap_or_default())).collect()
+    }
+
+    #[test]
+    fn what_kubelets_take_is_taken() {
+        let good = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\nport: 1e4\n\
+                    evictionHard: {memory.available: 5%, imagefs.available: ~}\nclusterDNS: [10.0.0.10]\nsyncFrequency: 1m\n\
+                    reservedMemory: [{numaNode: 0, limits: {memory: 1Gi, hugepages-2Mi: 5}}]\nfeatureGates: {Anything: true}\n\
+                    memoryThrottlingFactor: 0.9\nlogging: {flushFrequency: 5s}\nstaticPodURLHeader: {a.b: [c]}\nregisterNode: null\n";
+        assert_eq!(check_text(good), Vec::<String>::new());
+        assert_eq!(check_text("logging: {flushFrequency: 5000000000}"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn names_and_types_that_kubelets_do_not_take() {
+        for (text, finding) in [
+            ("MaxPods: 5", "unknown-field: there is no field \"MaxPods\" here (did you mean \"maxPods\"?)"),
+            (
+                "clientCAFile: /a",
+                "unknown-field: there is no field \"clientCAFile\" here (there is a field `authentication.x509.clientCAFile`; did you \
+                 mean that?)",
+            ),
+            (
+                "authentication: {x509: {clientCaFiles: /a}}",
+                "unknown-field: there is no field \"clientCaFiles\" in `authentication.x509` (did you mean \"clientCAFile\"?)",
+            ),
+            (
+                "logging: {nothingLikeIt: 1}",
+                "unknown-field: there is no field \"nothingLikeIt\" in `logging` (remove it: no kubelet from 1.12 to 1.37 knows it)",
+            ),
+            (
+                "maxPods: '110'",
+                "wrong-type: `maxPods` must be a whole number, not the text \"110\" (write 110, without quotes)",
+            ),
+            ("maxPods: 1.5", "wrong-type: `maxPods` must be a whole number, not the number 1.5 ()"),
+            (
+                "failSwapOn: 'false'",
+                "wrong-type: `failSwapOn` must be a boolean, not the text \"false\" (write false, without quotes)",
+            ),
+            (
+                "evictionHard: {a: 5}",
+                "wrong-type: `evictionHard.a` must be text, not the number 5 (write \"5\", in quotes)",
+            ),
+            ("clusterDNS: 10.0.0.10", "wrong-type: `clusterDNS` must be a list, not the text \"10.0.0.10\" ()"),
+            ("clusterDNS: [~]", "wrong-type: `clusterDNS[0]` must be text, not null ()"),
+            ("authentication: []", "wrong-type: `authentication` must be a map, not a list ()"),
+            (
+                "syncFrequency: 10",
+                "wrong-type: `syncFrequency` must be a duration, not the number 10 (write a number and a unit (ns, us, ms, s, m, h), \
+                 such as 30s, 10m or 1h30m)",
+            ),
+            (
+                "syncFrequency: 1d",
+                "wrong-type: `syncFrequency` must be a duration, not the text \"1d\" (\"1d\" is not a duration; write a number and a \
+                 unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m)",
+            ),
+            (
+                "kind: Kubelet",
+                "wrong-kind: `kind` is \"Kubelet\"; a kubelet takes KubeletConfiguration alone (write kind: KubeletConfiguration)",
+            ),
+        ] {
+            assert_eq!(check_text(text), [finding], "{text}");
+        }
+    }
+
+    #[test]
+    fn an_ambiguous_scalar_is_one_finding() {
+        assert_eq!(check_text("failSwapOn: no").len(), 1);
+        assert_eq!(check_text("clusterDomain: no").len(), 1);
+    }
+}

@@ -1,0 +1,87 @@
+//! Renders the configuration of a pool: base, then the pool's own file, then patches in order.
+//!
+//! All of them but JSON patches are merge patches (RFC 7386) over nothing: maps merge key by key, lists replace, null
+//! removes. A null therefore means "not set" wherever it stands, as it does to the kubelet, and no null is left in a map
+//! of the result, whether it came from a base, a patch or a JSON patch. Nothing is added that no file says.
+
+use std::sync::Arc;
+
+use super::hash::ContentHash;
+use super::kubelet_file;
+use super::{Rendered, fields::wrong_type};
+use crate::document::{Document, Node, PatchKind, apply_json_patch, kind_of_patch, lay_over, without_nulls};
+use crate::finding::Finding;
+use crate::names::{FleetName, PoolName};
+
+/// The files of a pool's configuration, in the order in which they are laid over each other.
+pub(super) struct Layers {
+    /// Base and the pool's own file: both KubeletConfigurations, the first of them whole.
+    pub files: Vec<Arc<Document>>,
+    /// Patches of either kind.
+    pub patches: Vec<Arc<Document>>,
+}
+
+/// Lays the files over each other. `None` when an error was found.
+pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Document> {
+    let mut node: Option<Node> = None;
+    for file in &layers.files {
+        if file.root.mapping().is_none() {
+            findings.extend(wrong_type("the file", "a map", &file.root));
+            return None;
+        }
+        node = Some(lay_over(node, &file.root));
+    }
+    for patch in &layers.patches {
+        match kind_of_patch(&patch.root) {
+            Ok(PatchKind::Merge) => node = Some(lay_over(node, &patch.root)),
+            Ok(PatchKind::Json) => {
+                let target = node.take().unwrap_or_else(|| Node::empty_mapping(patch.root.place.clone()));
+                match apply_json_patch(target, &patch.root) {
+                    Ok(patched) => node = Some(patched),
+                    Err(problems) => {
+                        findings.extend(problems);
+                        return None;
+                    }
+                }
+            }
+            Err(problem) => {
+                findings.push(problem);
+                return None;
+            }
+        }
+    }
+    let document = Document { root: without_nulls(node?) };
+    if let Some(problem) = document.check_bounds() {
+        findings.push(problem);
+        return None;
+    }
+    Some(document)
+}
+
+/// Renders the configuration of a pool. `None` when an error was found.
+pub(super) fn render(
+    layers: &Layers,
+    fleet: &FleetName,
+    pool: &PoolName,
+    path: String,
+    findings: &mut Vec<Finding>,
+) -> Option<Rendered> {
+    let document = merge(layers, findings)?;
+    let mut problems = Vec::new();
+    kubelet_file::check(&document, &mut problems);
+    kubelet_file::check_header(&document, &mut problems);
+    if !problems.is_empty() {
+        // Values keep their places, so that what was found in a file is found again here.
+        for problem in problems {
+            if !findings.contains(&problem) {
+                findings.push(problem);
+            }
+        }
+        return None;
+    }
+    let canonical = document.canonical();
+    let hash = ContentHash::of(canonical.as_bytes());
+    // Two DNS labels and ten characters stay far below the 253 of an object name.
+    let config_map = format!("{fleet}-{pool}-{}", hash.short());
+    Some(Rendered { document, canonical, hash, config_map, path })
+}

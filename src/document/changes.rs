@@ -1,0 +1,141 @@
+//! What changed between two documents, leaf by leaf, each with the place of its new value.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Document, Node, Value, canonical::scalar_text};
+use crate::finding::Place;
+
+/// One leaf that differs. A list is a leaf: it is replaced as a whole when configurations are laid over each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldChange {
+    /// Dotted path; a key that is not a plain name stands as `["key"]`.
+    pub path: String,
+    /// What it was; unset when it was not there. Lists and empty maps are compact JSON.
+    pub old: Option<String>,
+    /// What it becomes; unset when it goes.
+    pub new: Option<String>,
+    /// Where the new value was set.
+    pub place: Option<Place>,
+}
+
+/// The leaves that differ, by path. `apiVersion` and `kind` say what a document is, not what is in it, and are left out.
+#[must_use]
+pub fn changes(old: Option<&Document>, new: Option<&Document>) -> Vec<FieldChange> {
+    let (old, new) = (leaves(old), leaves(new));
+    let mut changed = Vec::new();
+    for (path, node) in &old {
+        if !new.contains_key(path) {
+            changed.push(FieldChange { path: path.clone(), old: Some(show(node)), new: None, place: None });
+        }
+    }
+    for (path, node) in &new {
+        let was = old.get(path);
+        if was.is_none_or(|was| !was.same_content(node)) {
+            changed.push(FieldChange {
+                path: path.clone(),
+                old: was.map(|was| show(was)),
+                new: Some(show(node)),
+                place: Some(node.place.clone()),
+            });
+        }
+    }
+    changed.sort_by(|a, b| a.path.cmp(&b.path));
+    changed
+}
+
+/// Adds a key to a dotted path.
+#[must_use]
+pub fn path_of(parent: &str, key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    match (plain, parent.is_empty()) {
+        (true, true) => key.to_owned(),
+        (true, false) => format!("{parent}.{key}"),
+        (false, _) => format!("{parent}[{}]", serde_json::Value::from(key)),
+    }
+}
+
+fn leaves(document: Option<&Document>) -> BTreeMap<String, &Node> {
+    let mut leaves = BTreeMap::new();
+    if let Some(map) = document.and_then(|document| document.root.mapping()) {
+        for (key, entry) in map.iter().filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind")) {
+            collect(&mut leaves, path_of("", key), &entry.value);
+        }
+    }
+    leaves
+}
+
+fn collect<'a>(leaves: &mut BTreeMap<String, &'a Node>, path: String, node: &'a Node) {
+    match &node.value {
+        Value::Mapping(map) if !map.is_empty() => {
+            for (key, entry) in map {
+                collect(leaves, path_of(&path, key), &entry.value);
+            }
+        }
+        _ => {
+            leaves.insert(path, node);
+        }
+    }
+}
+
+fn show(node: &Node) -> String {
+    match &node.value {
+        Value::Scalar(scalar) => scalar_text(scalar),
+        _ => node.to_json().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(text: &str) -> Document {
+        Document::parse("f.yaml", text).document.expect("a document")
+    }
+
+    fn lines(old: Option<&str>, new: Option<&str>) -> Vec<String> {
+        let (old, new) = (old.map(document), new.map(document));
+        let none = || "-".to_owned();
+        changes(old.as_ref(), new.as_ref())
+            .into_iter()
+            .map(|c| {
+                let line = c.place.map_or_else(none, |p| p.line.to_string());
+                format!("{} {} {} {line}", c.path, c.old.unwrap_or_else(none), c.new.unwrap_or_else(none))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn leaf_by_leaf() {
+        assert_eq!(
+            lines(
+                Some(
+                    "kind: A\nmaxPods: 110\nevictionHard: {memory.available: 1Gi}\nl: [1, 2]\ngone: {x: 1}\nsame: 0x10\n"
+                ),
+                Some("kind: B\nmaxPods: 250\nevictionHard:\n  memory.available: \"5%\"\nl:\n- 1\nsame: 16\nm: {}\n"),
+            ),
+            [
+                r#"evictionHard["memory.available"] "1Gi" "5%" 4"#,
+                "gone.x 1 - -",
+                "l [1,2] [1] 6",
+                "m - {} 8",
+                "maxPods 110 250 2",
+            ]
+        );
+    }
+
+    #[test]
+    fn against_nothing() {
+        assert_eq!(lines(None, Some("apiVersion: v1\na: {b: c}\n")), ["a.b - c 2"]);
+        assert_eq!(lines(Some("a: {b: c}"), None), ["a.b c - -"]);
+        assert_eq!(lines(None, None), Vec::<String>::new());
+        assert_eq!(lines(Some("a: {b: c}"), Some("a: {b: 'c'} # same\n")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_leaf_that_becomes_a_map() {
+        assert_eq!(lines(Some("a: 1"), Some("a: {b: 1}")), ["a 1 - -", "a.b - 1 1"]);
+    }
+}

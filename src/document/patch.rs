@@ -1,0 +1,397 @@
+//! RFC 6902 JSON patches over the tree.
+//!
+//! The json-patch package works on JSON values, which have no places: a value that a patch added could not be traced to
+//! its line any more. The six operations are therefore carried out on the tree itself. A list of operations is applied
+//! whole or not at all, as the RFC asks.
+
+use super::{Entry, MAX_DEPTH, MAX_NODES, Node, Reading, Value, too_deep, too_many};
+use crate::finding::{Finding, Place};
+
+/// The most operations of one patch.
+const MAX_OPERATIONS: usize = 1000;
+
+/// What kind of patch a document is, told by its shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchKind {
+    /// A map: RFC 7386.
+    Merge,
+    /// A list of operations: RFC 6902.
+    Json,
+}
+
+/// What kind of patch a document is.
+///
+/// # Errors
+/// A finding when it is neither a map nor a list of maps with `op`.
+pub fn kind_of_patch(root: &Node) -> Result<PatchKind, Finding> {
+    match &root.value {
+        Value::Mapping(_) => Ok(PatchKind::Merge),
+        Value::Sequence(items) if items.iter().all(|item| item.get("op").is_some()) => Ok(PatchKind::Json),
+        _ => Err(Finding::error(
+            "bad-patch",
+            format!(
+                "a patch is a map (merge patch) or a list of operations with `op` (JSON patch), not {}",
+                root.describe()
+            ),
+        )
+        .at(root.place.clone())
+        .help("see RFC 7386 for merge patches and RFC 6902 for JSON patches")),
+    }
+}
+
+/// Applies a JSON patch to a value.
+///
+/// # Errors
+/// A finding at the first operation that cannot be carried out; or, when operations are malformed, one for each.
+pub fn apply_json_patch(target: Node, patch: &Node) -> Result<Node, Vec<Finding>> {
+    let items = patch.sequence().unwrap_or_default();
+    if items.len() > MAX_OPERATIONS {
+        let message = format!("the patch has {} operations; nodecfg applies up to {MAX_OPERATIONS}", items.len());
+        return Err(vec![Finding::error("bad-patch", message).at(patch.place.clone())]);
+    }
+    let (mut operations, mut findings) = (Vec::new(), Vec::new());
+    for item in items {
+        match Operation::read(item) {
+            Ok(operation) => operations.push(operation),
+            Err(finding) => findings.push(finding),
+        }
+    }
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    let mut root = Some(target);
+    // Only ever grows, so that copies of copies are bounded too.
+    let mut count = root.as_ref().map_or(0, Node::count);
+    for operation in operations {
+        operation.apply(&mut root, &mut count).map_err(|finding| vec![finding])?;
+    }
+    root.ok_or_else(|| {
+        vec![Finding::error("patch-failed", "the patch removes the whole document").at(patch.place.clone())]
+    })
+}
+
+enum Verb<'a> {
+    Add(&'a Node),
+    Remove,
+    Replace(&'a Node),
+    Move(Pointer),
+    Copy(Pointer),
+    Test(&'a Node),
+}
+
+struct Operation<'a> {
+    verb: Verb<'a>,
+    path: Pointer,
+    place: &'a Place,
+}
+
+/// An RFC 6901 pointer: its tokens, unescaped, and its text.
+struct Pointer {
+    tokens: Vec<String>,
+    text: String,
+}
+
+impl<'a> Operation<'a> {
+    fn read(item: &'a Node) -> Result<Self, Finding> {
+        let bad = |message: String| Finding::error("bad-patch", message).at(item.place.clone());
+        let name = item.get("op").and_then(Node::text).unwrap_or_default();
+        let value = || item.get("value").ok_or_else(|| bad(format!("`{name}` needs a `value`")));
+        let (takes, verb) = match name {
+            "add" => ("value", Verb::Add(value()?)),
+            "replace" => ("value", Verb::Replace(value()?)),
+            "test" => ("value", Verb::Test(value()?)),
+            "remove" => ("", Verb::Remove),
+            "move" => ("from", Verb::Move(pointer(item, "from")?)),
+            "copy" => ("from", Verb::Copy(pointer(item, "from")?)),
+            _ => {
+                let place = item.get("op").map_or(&item.place, |op| &op.place);
+                return Err(Finding::error("bad-patch", "`op` is not an operation of a JSON patch")
+                    .at(place.clone())
+                    .help("write one of add, remove, replace, move, copy, test"));
+            }
+        };
+        // The RFC says that other members are ignored; here they are a mistake that would go unseen.
+        if let Some((key, entry)) =
+            item.mapping().and_then(|map| map.iter().find(|(key, _)| !["op", "path", takes].contains(&key.as_str())))
+        {
+            return Err(
+                Finding::error("unknown-field", format!("`{name}` has no use for {key:?}")).at(entry.key_place.clone())
+            );
+        }
+        let path = pointer(item, "path")?;
+        if let Verb::Move(from) = &verb
+            && path.tokens.len() > from.tokens.len()
+            && path.tokens.starts_with(&from.tokens)
+        {
+            return Err(bad(format!("`move` cannot move {:?} into itself", from.text)));
+        }
+        Ok(Self { verb, path, place: &item.place })
+    }
+
+    fn apply(self, root: &mut Option<Node>, count: &mut usize) -> Result<(), Finding> {
+        let place = self.place;
+        let failed = |problem: String| {
+            Finding::error("patch-failed", problem).at(place.clone()).label("this operation cannot be carried out")
+        };
+        match self.verb {
+            Verb::Add(value) => {
+                self.path
+                    .check_growth(value, count)
+                    .map_err(|message| Finding::error("too-deep", message).at(place.clone()))?;
+                self.path.add(root, value.clone(), place).map_err(failed)
+            }
+            Verb::Replace(value) => {
+                self.path
+                    .check_growth(value, count)
+                    .map_err(|message| Finding::error("too-deep", message).at(place.clone()))?;
+                self.path.replace(root, value.clone()).map_err(failed)
+            }
+            Verb::Remove => self.path.remove(root).map(drop).map_err(failed),
+            Verb::Move(from) => {
+                let value = from.remove(root).map_err(&failed)?;
+                self.path
+                    .check_growth(&value, &mut 0)
+                    .map_err(|message| Finding::error("too-deep", message).at(place.clone()))?;
+                self.path.add(root, value, place).map_err(failed)
+            }
+            Verb::Copy(from) => {
+                let value = from.find(root.as_ref()).map_err(&failed)?;
+                self.path
+                    .check_growth(value, count)
+                    .map_err(|message| Finding::error("too-deep", message).at(place.clone()))?;
+                let value = value.clone();
+                self.path.add(root, value, place).map_err(failed)
+            }
+            Verb::Test(expected) => {
+                let found = self.path.find(root.as_ref()).map_err(&failed)?;
+                if found.same_content(expected) {
+                    return Ok(());
+                }
+                Err(failed(format!(
+                    "the test fails: {:?} is {}, not {}",
+                    self.path.text,
+                    found.describe(),
+                    expected.describe()
+                ))
+                .related(found.place.clone(), "set here"))
+            }
+        }
+    }
+}
+
+fn pointer(item: &Node, key: &str) -> Result<Pointer, Finding> {
+    let Some(node) = item.get(key) else {
+        return Err(Finding::error("bad-patch", format!("the operation needs a `{key}`")).at(item.place.clone()));
+    };
+    let bad = |problem: String| {
+        Err(Finding::error("bad-patch", problem).at(node.place.clone()).help(
+            "write a JSON pointer (RFC 6901), such as /evictionHard/memory.available, with ~1 for a slash in a key",
+        ))
+    };
+    let Some(Reading::Text(text)) = node.reading() else {
+        return bad(format!("`{key}` must be a JSON pointer, not {}", node.describe()));
+    };
+    let Some(rest) = text.strip_prefix('/') else {
+        return if text.is_empty() {
+            Ok(Pointer { tokens: Vec::new(), text: String::new() })
+        } else {
+            bad(format!("the JSON pointer {text:?} must start with `/`"))
+        };
+    };
+    let mut tokens = Vec::new();
+    for token in rest.split('/') {
+        let good = token.split('~').skip(1).all(|after| after.starts_with(['0', '1']));
+        if !good {
+            return bad(format!("the JSON pointer {text:?} has a `~` that is neither `~0` nor `~1`"));
+        }
+        tokens.push(token.replace("~1", "/").replace("~0", "~"));
+    }
+    Ok(Pointer { tokens, text: text.to_owned() })
+}
+
+impl Pointer {
+    fn check_growth(&self, value: &Node, count: &mut usize) -> Result<(), String> {
+        *count = count.saturating_add(value.count());
+        if *count > MAX_NODES {
+            return Err(too_many());
+        }
+        if self.tokens.len() + height(value) > MAX_DEPTH { Err(too_deep()) } else { Ok(()) }
+    }
+
+    fn missing(&self) -> String {
+        format!("there is nothing at {:?}", self.text)
+    }
+
+    fn find<'n>(&self, root: Option<&'n Node>) -> Result<&'n Node, String> {
+        let mut node = root.ok_or_else(|| self.missing())?;
+        for token in &self.tokens {
+            node = match &node.value {
+                Value::Mapping(map) => map.get(token).map(|entry| &entry.value),
+                Value::Sequence(items) => index(token).and_then(|at| items.get(at)),
+                Value::Scalar(_) => None,
+            }
+            .ok_or_else(|| self.missing())?;
+        }
+        Ok(node)
+    }
+
+    /// The container that the last token is in, and the last token. `None` for the root.
+    fn parent<'n>(&self, root: &'n mut Option<Node>) -> Result<Option<(&'n mut Node, &str)>, String> {
+        let Some((last, before)) = self.tokens.split_last() else { return Ok(None) };
+        let mut node = root.as_mut().ok_or_else(|| self.missing())?;
+        for token in before {
+            node = match &mut node.value {
+                Value::Mapping(map) => map.get_mut(token).map(|entry| &mut entry.value),
+                Value::Sequence(items) => index(token).and_then(|at| items.get_mut(at)),
+                Value::Scalar(_) => None,
+            }
+            .ok_or_else(|| format!("{:?} has no parent to put it in: {token:?} is missing", self.text))?;
+        }
+        Ok(Some((node, last)))
+    }
+
+    fn add(&self, root: &mut Option<Node>, value: Node, place: &Place) -> Result<(), String> {
+        let Some((parent, last)) = self.parent(root)? else {
+            *root = Some(value);
+            return Ok(());
+        };
+        match &mut parent.value {
+            Value::Mapping(map) => {
+                map.insert(last.to_owned(), Entry { key_place: place.clone(), value });
+                Ok(())
+            }
+            Value::Sequence(items) => {
+                let at = if last == "-" { Some(items.len()) } else { index(last) };
+                match at.filter(|at| *at <= items.len()) {
+                    Some(at) => {
+                        items.insert(at, value);
+                        Ok(())
+                    }
+                    None => Err(format!("{last:?} is no position in a list of {}", items.len())),
+                }
+            }
+            Value::Scalar(_) => Err(format!("{:?} would have to be inside of {}", self.text, parent.describe())),
+        }
+    }
+
+    fn replace(&self, root: &mut Option<Node>, value: Node) -> Result<(), String> {
+        let slot = match self.parent(root)? {
+            None => root.as_mut(),
+            Some((parent, last)) => match &mut parent.value {
+                Value::Mapping(map) => map.get_mut(last).map(|entry| &mut entry.value),
+                Value::Sequence(items) => index(last).and_then(|at| items.get_mut(at)),
+                Value::Scalar(_) => None,
+            },
+        };
+        *slot.ok_or_else(|| self.missing())? = value;
+        Ok(())
+    }
+
+    fn remove(&self, root: &mut Option<Node>) -> Result<Node, String> {
+        let removed = match self.parent(root)? {
+            None => root.take(),
+            Some((parent, last)) => match &mut parent.value {
+                Value::Mapping(map) => map.remove(last).map(|entry| entry.value),
+                Value::Sequence(items) => index(last).filter(|at| *at < items.len()).map(|at| items.remove(at)),
+                Value::Scalar(_) => None,
+            },
+        };
+        removed.ok_or_else(|| self.missing())
+    }
+}
+
+/// A list position of RFC 6901: digits without a leading zero.
+fn index(token: &str) -> Option<usize> {
+    let canonical = token == "0" || (!token.starts_with('0') && token.bytes().all(|b| b.is_ascii_digit()));
+    if canonical { token.parse().ok() } else { None }
+}
+
+fn height(node: &Node) -> usize {
+    1 + match &node.value {
+        Value::Scalar(_) => 0,
+        Value::Sequence(items) => items.iter().map(height).max().unwrap_or(0),
+        Value::Mapping(map) => map.values().map(|entry| height(&entry.value)).max().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Document;
+
+    fn node(file: &str, text: &str) -> Node {
+        Document::parse(file, text).document.expect("a document").root
+    }
+
+    fn patched(target: &str, patch: &str) -> Result<String, String> {
+        let patch = node("patch", patch);
+        assert_eq!(kind_of_patch(&patch), Ok(PatchKind::Json));
+        apply_json_patch(node("target", target), &patch)
+            .map(|node| node.to_json().to_string())
+            .map_err(|findings| findings.iter().map(|f| f.message.clone()).collect::<Vec<_>>().join("; "))
+    }
+
+    #[test]
+    fn all_six_operations() {
+        let target = r#"{"a":{"b":1},"l":[1,2],"x/y":{"~":0}}"#;
+        for (patch, result) in [
+            ("[{op: add, path: /a/c, value: 2}]", r#"{"a":{"b":1,"c":2},"l":[1,2],"x/y":{"~":0}}"#),
+            ("[{op: add, path: /l/1, value: 9}]", r#"{"a":{"b":1},"l":[1,9,2],"x/y":{"~":0}}"#),
+            ("[{op: add, path: /l/-, value: 9}]", r#"{"a":{"b":1},"l":[1,2,9],"x/y":{"~":0}}"#),
+            ("[{op: remove, path: /x~1y/~0}]", r#"{"a":{"b":1},"l":[1,2],"x/y":{}}"#),
+            ("[{op: replace, path: /l/0, value: {z: 1}}]", r#"{"a":{"b":1},"l":[{"z":1},2],"x/y":{"~":0}}"#),
+            ("[{op: move, from: /a/b, path: /l/0}]", r#"{"a":{},"l":[1,1,2],"x/y":{"~":0}}"#),
+            ("[{op: copy, from: /a, path: /c}]", r#"{"a":{"b":1},"c":{"b":1},"l":[1,2],"x/y":{"~":0}}"#),
+            ("[{op: test, path: /a, value: {b: 0x1}}, {op: remove, path: /a}]", r#"{"l":[1,2],"x/y":{"~":0}}"#),
+            ("[{op: replace, path: '', value: {}}]", "{}"),
+        ] {
+            assert_eq!(patched(target, patch).as_deref(), Ok(result), "{patch}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_carried_out_says_why() {
+        for (patch, error) in [
+            ("[{op: remove, path: /b}]", r#"there is nothing at "/b""#),
+            ("[{op: replace, path: /b, value: 1}]", r#"there is nothing at "/b""#),
+            ("[{op: add, path: /b/c, value: 1}]", r#""/b/c" has no parent to put it in: "b" is missing"#),
+            ("[{op: add, path: /l/3, value: 1}]", r#""3" is no position in a list of 2"#),
+            ("[{op: add, path: /l/01, value: 1}]", r#""01" is no position in a list of 2"#),
+            ("[{op: test, path: /a, value: 2}]", r#"the test fails: "/a" is the number 1, not the number 2"#),
+            ("[{op: test, path: /nope, value: null}]", r#"there is nothing at "/nope""#),
+            ("[{op: frob, path: /a}]", "`op` is not an operation of a JSON patch"),
+            ("[{op: add, path: /a}]", "`add` needs a `value`"),
+            ("[{op: add, path: a, value: 1}]", r#"the JSON pointer "a" must start with `/`"#),
+            ("[{op: add, path: /a~2, value: 1}]", r#"the JSON pointer "/a~2" has a `~` that is neither `~0` nor `~1`"#),
+            ("[{op: add, value: 1}]", "the operation needs a `path`"),
+            ("[{op: remove, path: /a, value: 1}]", "`remove` has no use for \"value\""),
+            ("[{op: move, from: /l, path: /l/0}]", r#"`move` cannot move "/l" into itself"#),
+            ("[{op: remove, path: ''}]", "the patch removes the whole document"),
+        ] {
+            assert_eq!(patched("{a: 1, l: [1, 2]}", patch).as_ref().map_err(String::as_str), Err(error), "{patch}");
+        }
+    }
+
+    #[test]
+    fn added_values_keep_their_place() {
+        let patch = node("patch", "- op: add\n  path: /b\n  value: 2\n");
+        let result = apply_json_patch(node("target", "a: 1"), &patch).expect("applies");
+        assert_eq!(result.get("a").map(|n| n.place.to_string()).as_deref(), Some("target:1:4"));
+        assert_eq!(result.get("b").map(|n| n.place.to_string()).as_deref(), Some("patch:3:10"));
+    }
+
+    #[test]
+    fn copies_of_copies_are_bounded() {
+        let patch = vec!["{op: copy, from: '', path: /l/-}"; 200].join(",");
+        let error = patched("{l: [1]}", &format!("[{patch}]")).expect_err("a bomb");
+        assert!(error.contains("more than 100000 values") || error.contains("deeper"), "{error}");
+    }
+
+    #[test]
+    fn shapes() {
+        assert_eq!(kind_of_patch(&node("p", "a: 1")), Ok(PatchKind::Merge));
+        assert_eq!(kind_of_patch(&node("p", "[]")), Ok(PatchKind::Json));
+        assert!(kind_of_patch(&node("p", "[1]")).is_err());
+        assert!(kind_of_patch(&node("p", "text")).is_err());
+    }
+}

@@ -1,0 +1,225 @@
+//! Properties of the tree: reading never panics, and the canonical form depends on the content alone.
+
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use serde_json::Value as Json;
+
+use super::Document;
+
+/// Texts that tempt a reader to take them for something else, and any other.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        prop::sample::select(vec![
+            "yes",
+            "no",
+            "on",
+            "off",
+            "y",
+            "n",
+            "true",
+            "null",
+            "~",
+            "",
+            "0777",
+            "0o7",
+            "1_000",
+            "1:30",
+            "1e3",
+            "0x1f",
+            "<<",
+            "=",
+            "- a",
+            "a: b",
+            "# c",
+            " a",
+            "a ",
+            "10%",
+            "2001-01-01",
+            ".inf",
+            "a\nb",
+            "\u{85}\u{2028}",
+            "\u{feff}x",
+            "*a",
+            "&a",
+            "!t",
+            "é",
+            "---",
+            "...",
+            "%YAML",
+            "@",
+            "`",
+            "{",
+            "[",
+            "\\",
+            "\"",
+            "'",
+            "\t",
+            "100Mi",
+            "none",
+            "Static",
+            "_5",
+            "5_",
+            "a:b",
+        ])
+        .prop_map(str::to_owned),
+        any::<String>(),
+        "[a-zA-Z][a-zA-Z0-9.-]{0,12}",
+    ]
+}
+
+fn json() -> impl Strategy<Value = Json> {
+    let leaf = prop_oneof![
+        Just(Json::Null),
+        any::<bool>().prop_map(Json::from),
+        any::<i64>().prop_map(Json::from),
+        any::<u64>().prop_map(Json::from),
+        (-1e6..1e6_f64).prop_map(Json::from),
+        prop::num::f64::NORMAL.prop_map(Json::from),
+        text().prop_map(Json::from),
+    ];
+    leaf.prop_recursive(5, 60, 6, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..6).prop_map(Json::from),
+            btree_map(text(), inner, 0..6).prop_map(|map| Json::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn read(text: &str) -> Document {
+    let parsed = Document::parse("f.yaml", text);
+    assert_eq!(parsed.findings, [], "{text}");
+    parsed.document.expect("a document")
+}
+
+/// Writes JSON as YAML in a style drawn from `dice`: order of keys, flow or block, quotes, comments, blank lines.
+fn write_loosely(value: &Json, dice: &mut impl FnMut() -> u8, indent: usize, out: &mut String) {
+    match value {
+        Json::Object(map) if !map.is_empty() && dice() % 3 > 0 => {
+            let mut entries: Vec<_> = map.iter().collect();
+            let turn = usize::from(dice()) % entries.len();
+            entries.rotate_left(turn);
+            for (key, value) in entries {
+                out.push('\n');
+                if dice() % 4 == 0 {
+                    out.push_str("  # a comment: yes\n\n");
+                }
+                out.push_str(&" ".repeat(indent));
+                // A key of one line is no longer than 1024 characters.
+                write_text(key, dice, out);
+                out.push_str(if dice() % 2 == 0 { ": " } else { ":   " });
+                let deeper = indent + 1 + usize::from(dice() % 3);
+                write_loosely(value, dice, deeper, out);
+            }
+        }
+        Json::Array(items) if !items.is_empty() && dice() % 3 > 0 => {
+            for item in items {
+                out.push('\n');
+                out.push_str(&" ".repeat(indent));
+                out.push_str("- ");
+                write_loosely(item, dice, indent + 2, out);
+            }
+        }
+        Json::Array(items) => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                out.push_str(if at == 0 { "" } else { ", " });
+                out.push_str(&item.to_string());
+            }
+            out.push(']');
+        }
+        Json::String(text) => write_text(text, dice, out),
+        Json::Null => out.push_str(["~", "null", "Null"][usize::from(dice() % 3)]),
+        Json::Bool(value) if dice() % 2 == 0 => out.push_str(if *value { "True" } else { "FALSE" }),
+        Json::Number(n) if dice() % 3 == 0 && n.as_u64().is_some() => {
+            out.push_str(&format!("0x{:x}", n.as_u64().unwrap_or_default()));
+        }
+        other => out.push_str(&other.to_string()),
+    }
+}
+
+fn write_text(text: &str, dice: &mut impl FnMut() -> u8, out: &mut String) {
+    let printable = text.chars().all(|c| (' '..='~').contains(&c));
+    match dice() % 3 {
+        0 if printable => out.push_str(&format!("'{}'", text.replace('\'', "''"))),
+        1 if printable => out.push_str(&format!("!!str \"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))),
+        _ => out.push_str(&super::canonical_text(text)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reading_never_panics(text in any::<String>()) {
+        let parsed = Document::parse("f.yaml", &text);
+        prop_assert!(parsed.document.is_some() || !parsed.findings.is_empty());
+        if let Some(document) = parsed.document {
+            let _ = document.canonical();
+        }
+    }
+
+    #[test]
+    fn reading_bytes_never_panics(bytes in vec(any::<u8>(), 0..300)) {
+        let _ = Document::parse("f.yaml", &String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn reading_yamlish_text_never_panics(text in "[-a:,{}\\[\\]&*!|>'\"%#?~<0-9 \n\t]{0,60}") {
+        let parsed = Document::parse("f.yaml", &text);
+        for place in parsed.findings.iter().filter_map(|f| f.place.as_ref()) {
+            prop_assert!(text.get(place.offset..place.offset + place.len).is_some(), "{place:?} is outside of {text:?}");
+        }
+        if let (Some(document), true) = (parsed.document, parsed.findings.is_empty()) {
+            let canonical = document.canonical();
+            prop_assert_eq!(read(&canonical).canonical(), canonical);
+        }
+    }
+
+    #[test]
+    fn canonical_is_a_fixpoint_and_keeps_the_content(value in json()) {
+        let document = read(&value.to_string());
+        let canonical = document.canonical();
+        let again = read(&canonical);
+        prop_assert_eq!(again.canonical(), canonical.clone());
+        prop_assert!(again.root.same_content(&document.root));
+        prop_assert!(canonical.is_ascii());
+    }
+
+    #[test]
+    fn a_yaml_1_2_reader_reads_the_canonical_form_alike(value in json()) {
+        let document = read(&value.to_string());
+        let other: Json = serde_saphyr::from_str(&document.canonical()).expect("YAML");
+        prop_assert!(alike(&other, &document.to_json()), "{other} is not {}", document.to_json());
+    }
+
+    #[test]
+    fn formatting_changes_nothing(value in json(), dice in vec(any::<u8>(), 1..200)) {
+        let mut at = 0;
+        let mut roll = || {
+            at += 1;
+            dice[at % dice.len()].wrapping_add(u8::try_from(at / dice.len() % 256).expect("a byte"))
+        };
+        let mut loose = String::new();
+        write_loosely(&value, &mut roll, 0, &mut loose);
+        prop_assert_eq!(read(&loose).canonical(), read(&value.to_string()).canonical(), "{}", loose);
+    }
+
+    #[test]
+    fn anchors_change_nothing(value in json()) {
+        let spelled = format!("{{\"a\": {value}, \"b\": {value}}}");
+        let anchored = format!("{{\"a\": &x {value}, \"b\": *x }}");
+        prop_assert_eq!(read(&anchored).canonical(), read(&spelled).canonical());
+    }
+}
+
+/// Equal, where a whole float equals the integer: YAML has one spelling for both.
+fn alike(a: &Json, b: &Json) -> bool {
+    match (a, b) {
+        (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),
+        (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Json::Object(a), Json::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b)))
+        }
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,98 @@
+//! Durations in Go's syntax (`time.ParseDuration`), as the kubelet and Kubernetes' own formats write them.
+
+use std::time::Duration;
+
+/// Reads a duration in Go's syntax, in nanoseconds: `10m`, `1h30m`, `1.5s`, `-2ms`, `0`. Units are ns, us, ms, s, m, h.
+///
+/// # Errors
+/// What is wrong, ready to follow the quoted text in a sentence.
+pub fn nanoseconds(text: &str) -> Result<i64, &'static str> {
+    const SYNTAX: &str =
+        "is not a duration; write a number and a unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m";
+    const RANGE: &str = "is beyond the 290 years that a duration can hold";
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Ok(0);
+    }
+    if rest.is_empty() {
+        return Err(SYNTAX);
+    }
+    let mut total: i128 = 0;
+    while !rest.is_empty() {
+        let (whole, after) = digits(rest);
+        let (fraction, after) = match after.strip_prefix('.') {
+            Some(after) => digits(after),
+            None => ("", after),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(SYNTAX);
+        }
+        let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        let unit: i128 = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return Err(SYNTAX),
+        };
+        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| RANGE)? };
+        // More than 18 digits of a fraction are below a nanosecond whatever the unit.
+        let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
+        let scale = fraction.bytes().fold(1_i128, |scale, _| scale * 10);
+        let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| RANGE)? };
+        total =
+            whole.checked_mul(unit).and_then(|whole| total.checked_add(whole + part * unit / scale)).ok_or(RANGE)?;
+        rest = after;
+    }
+    i64::try_from(sign * total).map_err(|_| RANGE)
+}
+
+/// Reads a duration in Go's syntax that is not negative.
+///
+/// # Errors
+/// What is wrong, ready to follow the quoted text in a sentence.
+pub fn parse(text: &str) -> Result<Duration, &'static str> {
+    u64::try_from(nanoseconds(text)?).map(Duration::from_nanos).map_err(|_| "is negative")
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_go_reads_them() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("-0", 0),
+            ("30s", 30_000_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1.5s", 1_500_000_000),
+            (".5s", 500_000_000),
+            ("1.s", 1_000_000_000),
+            ("+5ms", 5_000_000),
+            ("-2m", -120_000_000_000),
+            ("100us1ns", 100_001),
+            ("1µs", 1_000),
+            ("0.0000000001s", 0),
+        ] {
+            assert_eq!(nanoseconds(text), Ok(nanos), "{text}");
+        }
+        for bad in ["", "5", "1d", "1 s", "s", ".s", "-", "1h 30m", "10M", "yes", "1e3s", "--1s", "9999999999999h"] {
+            assert!(nanoseconds(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(parse("-1s"), Err("is negative"));
+        assert!(nanoseconds(&"9".repeat(100)).is_err());
+        assert!(nanoseconds(&format!("{}h", "9".repeat(30))).is_err());
+    }
+}

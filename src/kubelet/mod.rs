@@ -1,0 +1,11 @@
+//! Facts about KubeletConfiguration (kubelet.config.k8s.io/v1beta1), whatever the cluster: its fields, and the texts
+//! that its durations and quantities are made of. Facts only; what nodecfg makes of them is said elsewhere.
+
+pub mod duration;
+pub mod fields;
+pub mod quantity;
+
+/// The `apiVersion` that every kubelet asks for, exactly.
+pub const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+/// The `kind` that every kubelet asks for, exactly.
+pub const KIND: &str = "KubeletConfiguration";

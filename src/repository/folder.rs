@@ -1,0 +1,107 @@
+//! Reads a folder as it lies on disk.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use git2::Repository;
+use walkdir::WalkDir;
+
+use super::links::{Entry, follow};
+use super::text::{is_candidate, normalised, too_large, unusable};
+use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
+
+/// The deepest folder that is entered.
+const MAX_DEPTH: usize = 32;
+
+/// Reads the folder `root`, which must be absolute and without links. Hidden files and folders are left out, and what
+/// git ignores where there is a repository.
+pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>) -> Result<Snapshot, RepositoryError> {
+    let mut entries = BTreeMap::new();
+    let mut walk = WalkDir::new(root).min_depth(1).max_depth(MAX_DEPTH).follow_links(false).into_iter();
+    let mut candidates = 0_usize;
+    while let Some(next) = walk.next() {
+        let item = match next {
+            Ok(item) => item,
+            Err(error) => {
+                let path = error.path().unwrap_or(root).to_owned();
+                let source = error.into_io_error().unwrap_or_else(|| std::io::Error::other("the folders form a loop"));
+                return Err(RepositoryError::Unreadable { path, source });
+            }
+        };
+        let kind = item.file_type();
+        let hidden = item.file_name().to_string_lossy().starts_with('.');
+        let ignored = || repository.is_some_and(|repository| repository.is_path_ignored(item.path()).unwrap_or(false));
+        if hidden || ignored() {
+            if kind.is_dir() {
+                walk.skip_current_dir();
+            }
+            continue;
+        }
+        let Some(path) = relative(root, item.path()) else { continue };
+        let entry = if kind.is_dir() {
+            if !item.path().join(".git").exists() {
+                continue;
+            }
+            walk.skip_current_dir();
+            Entry::Submodule
+        } else if kind.is_symlink() {
+            match std::fs::read_link(item.path()).ok().and_then(|target| target.to_str().map(str::to_owned)) {
+                Some(target) => Entry::Link(target),
+                None => Entry::Other,
+            }
+        } else if kind.is_file() {
+            candidates += usize::from(is_candidate(&path));
+            Entry::File(item.path().to_owned())
+        } else {
+            Entry::Other
+        };
+        if candidates > MAX_FILES {
+            return Err(too_much(root));
+        }
+        entries.insert(path, entry);
+    }
+    let (found, refused) = follow(&entries);
+    if found.len() > MAX_FILES {
+        return Err(too_much(root));
+    }
+    let mut files: BTreeMap<String, SnapshotFile> = refused.into_iter().collect();
+    let mut total = 0;
+    for (path, on_disk) in found {
+        let file = file(&path, &on_disk, &mut total);
+        if total > MAX_TOTAL {
+            return Err(too_much(root));
+        }
+        files.insert(path, file);
+    }
+    Ok(Snapshot { files, commit: None, source, findings: Vec::new() })
+}
+
+fn file(path: &str, on_disk: &PathBuf, total: &mut u64) -> SnapshotFile {
+    let cannot = |error: std::io::Error| {
+        let message = format!("{path} cannot be read: {error}");
+        unusable(path, "unreadable-file", message, "check the permissions of the file")
+    };
+    let size = match std::fs::metadata(on_disk) {
+        Ok(metadata) => metadata.len(),
+        Err(error) => return cannot(error),
+    };
+    if size > MAX_FILE {
+        return too_large(path, size);
+    }
+    *total += size;
+    match std::fs::read(on_disk) {
+        Ok(bytes) => normalised(path, &bytes),
+        Err(error) => cannot(error),
+    }
+}
+
+fn too_much(root: &Path) -> RepositoryError {
+    RepositoryError::TooLarge { path: root.to_owned(), files: MAX_FILES, bytes: MAX_TOTAL }
+}
+
+/// A path below `root` with `/` between its parts; `None` when a part is not UTF-8.
+pub(super) fn relative(root: &Path, path: &Path) -> Option<String> {
+    let below = path.strip_prefix(root).ok()?;
+    let parts: Option<Vec<&str>> = below.iter().map(|part| part.to_str()).collect();
+    parts.map(|parts| parts.join("/"))
+}

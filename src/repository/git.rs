@@ -1,0 +1,206 @@
+//! Reads a commit through libgit2: objects alone. The working tree is looked at only to say that it differs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, Tree};
+
+use super::folder::relative;
+use super::links::{Entry, follow};
+use super::text::{is_candidate, normalised, too_large, unusable};
+use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
+use crate::finding::Finding;
+use crate::names::CommitId;
+
+/// The deepest folder that is entered.
+const MAX_DEPTH: usize = 32;
+/// The mode of a symbolic link.
+const LINK: i32 = 0o120_000;
+/// How many names an error lists.
+const NAMES: usize = 8;
+
+/// The repository that a folder is in.
+pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryError> {
+    match Repository::discover(root) {
+        Ok(repository) => Ok(Some(repository)),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+        Err(error) if error.code() == ErrorCode::Owner => Err(RepositoryError::NotTrusted { path: root.to_owned() }),
+        Err(source) => Err(RepositoryError::Git { operation: "open the repository", path: root.to_owned(), source }),
+    }
+}
+
+/// Reads the folder `root` of a commit, HEAD unless a revision is given.
+pub(super) fn read(repository: &Repository, root: &Path, revision: Option<&str>) -> Result<Snapshot, RepositoryError> {
+    let failed = |operation: &'static str| {
+        move |source: git2::Error| RepositoryError::Git { operation, path: root.to_owned(), source }
+    };
+    let commit = commit(repository, root, revision)?;
+    let id = commit.id().to_string();
+    let short: String = id.chars().take(10).collect();
+    let prefix = prefix(repository, root);
+    let mut tree = commit.tree().map_err(failed("read the commit's tree"))?;
+    if !prefix.is_empty() {
+        let missing = || RepositoryError::NoSuchFolder {
+            revision: revision.map_or_else(|| format!("HEAD ({short})"), str::to_owned),
+            folder: prefix.clone(),
+        };
+        let entry = tree.get_path(Path::new(&prefix)).map_err(|_| missing())?;
+        let object = entry.to_object(repository).map_err(failed("read the folder's tree"))?;
+        tree = object.into_tree().map_err(|_| missing())?;
+    }
+    let mut walk = Walk { repository, entries: BTreeMap::new(), candidates: 0 };
+    walk.tree(&tree, "", 0).map_err(failed("read a folder of the commit"))?;
+    let odb = repository.odb().map_err(failed("open the object database"))?;
+    let too_large = || RepositoryError::TooLarge { path: root.to_owned(), files: MAX_FILES, bytes: MAX_TOTAL };
+    if walk.candidates > MAX_FILES {
+        return Err(too_large());
+    }
+    let (found, refused) = follow(&walk.entries);
+    if found.len() > MAX_FILES {
+        return Err(too_large());
+    }
+    let mut files: BTreeMap<String, SnapshotFile> = refused.into_iter().collect();
+    let mut total = 0;
+    for (path, id) in found {
+        let file = blob(&odb, &path, id, &mut total).map_err(failed("read a file of the commit"))?;
+        if total > MAX_TOTAL {
+            return Err(too_large());
+        }
+        files.insert(path, file);
+    }
+    let mut findings = Vec::new();
+    if revision.is_none() {
+        findings.extend(uncommitted(repository, &prefix, &short));
+    }
+    Ok(Snapshot { files, commit: CommitId::new(id).ok(), source: Source::Commit, findings })
+}
+
+fn commit<'r>(repository: &'r Repository, root: &Path, revision: Option<&str>) -> Result<Commit<'r>, RepositoryError> {
+    let name = revision.unwrap_or("HEAD");
+    match repository.revparse_single(name).and_then(|object| object.peel_to_commit()) {
+        Ok(commit) => Ok(commit),
+        Err(_) if revision.is_none() => Err(RepositoryError::NoCommits { path: root.to_owned() }),
+        Err(error) => Err(RepositoryError::UnknownRevision {
+            path: root.to_owned(),
+            revision: name.to_owned(),
+            hint: hint(repository, &error),
+        }),
+    }
+}
+
+/// What revisions there are.
+fn hint(repository: &Repository, error: &git2::Error) -> String {
+    if error.code() == ErrorCode::Ambiguous {
+        return "more than one object starts like that; write more digits".to_owned();
+    }
+    if repository.is_shallow() {
+        return "the clone is shallow, so that older commits are missing; run: git fetch --unshallow".to_owned();
+    }
+    let mut names: Vec<String> = Vec::new();
+    if let Ok(references) = repository.references() {
+        names.extend(references.flatten().filter_map(|reference| reference.shorthand().ok().map(str::to_owned)));
+    }
+    names.retain(|name| name != "HEAD");
+    names.sort();
+    let more = if names.len() > NAMES { format!(" and {} more", names.len() - NAMES) } else { String::new() };
+    names.truncate(NAMES);
+    if names.is_empty() {
+        return "it has no branches or tags; commit something first".to_owned();
+    }
+    format!("it has {}{more}, and takes whatever git rev-parse takes", names.join(", "))
+}
+
+/// The path of `root` within the repository.
+fn prefix(repository: &Repository, root: &Path) -> String {
+    let top = repository.workdir().unwrap_or_else(|| repository.path());
+    let top = top.canonicalize().unwrap_or_else(|_| top.to_owned());
+    relative(&top, root).unwrap_or_default()
+}
+
+struct Walk<'r> {
+    repository: &'r Repository,
+    entries: BTreeMap<String, Entry<Oid>>,
+    candidates: usize,
+}
+
+impl Walk<'_> {
+    fn tree(&mut self, tree: &Tree<'_>, prefix: &str, depth: usize) -> Result<(), git2::Error> {
+        for entry in tree {
+            // A name that is not UTF-8 is none that a file of the configuration could use.
+            let Ok(name) = entry.name() else { continue };
+            if name.starts_with('.') || self.candidates > MAX_FILES {
+                continue;
+            }
+            let path = format!("{prefix}{name}");
+            let found = match entry.kind() {
+                Some(ObjectType::Tree) => {
+                    if depth < MAX_DEPTH {
+                        let below = self.repository.find_tree(entry.id())?;
+                        self.tree(&below, &format!("{path}/"), depth + 1)?;
+                    }
+                    continue;
+                }
+                Some(ObjectType::Commit) => Entry::Submodule,
+                Some(ObjectType::Blob) if entry.filemode() == LINK => {
+                    let blob = self.repository.find_blob(entry.id())?;
+                    std::str::from_utf8(blob.content()).map_or(Entry::Other, |target| Entry::Link(target.to_owned()))
+                }
+                Some(ObjectType::Blob) => {
+                    self.candidates += usize::from(is_candidate(&path));
+                    Entry::File(entry.id())
+                }
+                _ => Entry::Other,
+            };
+            self.entries.insert(path, found);
+        }
+        Ok(())
+    }
+}
+
+fn blob(odb: &Odb<'_>, path: &str, id: Oid, total: &mut u64) -> Result<SnapshotFile, git2::Error> {
+    let size = match odb.read_header(id) {
+        Ok((size, _)) => u64::try_from(size).unwrap_or(u64::MAX),
+        Err(error) if error.code() == ErrorCode::NotFound => {
+            let message = format!("{path} is in the commit, but its content is missing from this clone");
+            return Ok(unusable(
+                path,
+                "missing-object",
+                message,
+                "the clone is partial; fetch the objects with git fetch --refetch",
+            ));
+        }
+        Err(error) => return Err(error),
+    };
+    if size > MAX_FILE {
+        return Ok(too_large(path, size));
+    }
+    *total += size;
+    Ok(normalised(path, odb.read(id)?.data()))
+}
+
+/// The warning that files of the configuration differ from the commit that is read.
+fn uncommitted(repository: &Repository, prefix: &str, short: &str) -> Option<Finding> {
+    if repository.is_bare() {
+        return None;
+    }
+    let mut options = StatusOptions::new();
+    options.include_untracked(true).recurse_untracked_dirs(true).include_ignored(false).exclude_submodules(true);
+    options.disable_pathspec_match(true);
+    if !prefix.is_empty() {
+        options.pathspec(prefix);
+    }
+    let statuses = repository.statuses(Some(&mut options)).ok()?;
+    let below = |path: &str| {
+        let rest = if prefix.is_empty() { Some(path) } else { path.strip_prefix(prefix)?.strip_prefix('/') };
+        rest.filter(|rest| is_candidate(rest)).map(str::to_owned)
+    };
+    let mut changed: Vec<String> = statuses.iter().filter_map(|status| below(status.path().ok()?)).collect();
+    changed.sort();
+    let count = changed.len();
+    let first = changed.into_iter().next()?;
+    let what = if count == 1 { first } else { format!("{first} and {} more", count - 1) };
+    Some(
+        Finding::warning("uncommitted-changes", format!("uncommitted changes are not used: {what}; HEAD is {short}"))
+            .help("commit them, or pass --worktree to read the files as they lie in the folder"),
+    )
+}

@@ -1,0 +1,1 @@
+//! Reading repositories that the tests make.

@@ -1,0 +1,46 @@
+//! From bytes to text: what a byte order mark and line ends mean, and what is no text.
+
+use crate::finding::{Finding, Place};
+
+use super::{MAX_FILE, SnapshotFile};
+
+/// The text of a file, without a byte order mark and with `\n` for line ends; or why it is no text.
+pub(super) fn normalised(path: &str, bytes: &[u8]) -> SnapshotFile {
+    if u64::try_from(bytes.len()).is_ok_and(|len| len > MAX_FILE) {
+        return too_large(path, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    }
+    let text = match std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)) {
+        Ok(text) => text,
+        Err(error) => {
+            let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            let message = format!("{path} is not UTF-8: a byte on line {line} is no part of a character");
+            return unusable(path, "not-utf-8", message, "save the file as UTF-8");
+        }
+    };
+    SnapshotFile::Text(if text.contains('\r') { text.replace("\r\n", "\n").into() } else { text.into() })
+}
+
+/// The finding for a file that is too large to read.
+pub(super) fn too_large(path: &str, size: u64) -> SnapshotFile {
+    let message = format!("{path} has {size} bytes; nodecfg reads files of up to {MAX_FILE}");
+    unusable(
+        path,
+        "file-too-large",
+        message,
+        "a ConfigMap holds no more either; split the configuration or move the file",
+    )
+}
+
+/// A file that cannot be used.
+pub(super) fn unusable(path: &str, code: &'static str, message: String, help: &str) -> SnapshotFile {
+    SnapshotFile::Unusable(Box::new(Finding::error(code, message).at(Place::whole_file(path)).help(help)))
+}
+
+/// Whether nodecfg could use a file of this name.
+pub(super) fn is_candidate(path: &str) -> bool {
+    let hidden = path.split('/').any(|part| part.starts_with('.'));
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let known = name.rsplit_once('.').is_some_and(|(_, end)| matches!(end, "yaml" | "yml" | "json"));
+    known && !hidden
+}
