@@ -265,6 +265,34 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_made_for_every_pool_that_can_have_some() {
+        use crate::desired::{Pool, PoolTarget, RolloutPolicy};
+        use crate::finding::Place;
+        use crate::names::FleetName;
+
+        let pools = [pool("cpu", 0, &["pool=cpu"]), pool("gpu", 5, &["gpu"]), pool("never", 0, &["gpu", "pool=x"])];
+        let pools = pools.into_iter().map(|(name, selector, priority)| {
+            let (policy, place) = (RolloutPolicy::default(), Place::whole_file(format!("pools/{name}/pool.yaml")));
+            (name.clone(), Pool { name, selector, priority, policy, target: PoolTarget::Local, place })
+        });
+        let fleet = FleetName::new("f").unwrap();
+        let desired = Desired { fleet, namespace: None, commit: None, pools: pools.collect() };
+        let (nodes, notes) = nodes_for(&desired, 10, "v1.21.1");
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!((names.len(), names[0], names[9], names[10]), (20, "cpu-01", "cpu-10", "gpu-01"));
+        assert!(
+            nodes[..10].iter().all(|node| node.labels["pool"] == "cpu" && node.labels["kubernetes.io/os"] == "linux")
+        );
+        let [note] = notes.as_slice() else { panic!("{notes:?}") };
+        assert_eq!(note.place.as_ref().unwrap().file.as_ref(), "pools/never/pool.yaml");
+        assert_eq!(
+            note.message,
+            "pool never has no node in the sandbox: every node that it selects belongs to pool gpu as well, whose \
+             priority 5 is not lower"
+        );
+    }
+
+    #[test]
     fn two_hundred_pools_fit_quickly() {
         let mut pools: Vec<_> =
             (0..200).map(|n| pool(&format!("p{n}"), n, &[&format!("pool=p{n}"), "!drained"])).collect();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::machine::Download;
+use super::signals::Download;
 use super::verdict::{Problem, verdict};
 use super::wire::ConfigMap;
 use crate::contract::ConfigMapSource;

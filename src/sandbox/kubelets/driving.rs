@@ -16,8 +16,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::driver::{InjectError, Kubelets, Options, StartError};
-use super::fault::Fault;
+use super::{Fault, InjectError, Kubelets, Options, StartError};
 use crate::names::NodeName;
 
 const GOOD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 50\n";
@@ -225,7 +224,8 @@ impl Server {
                     if state.epoch != epoch {
                         return None;
                     }
-                    let next = state.log.iter().find(|(version, path, _)| *version > from && *path == collection);
+                    let news = state.log.partition_point(|(version, ..)| *version <= from);
+                    let next = state.log[news..].iter().find(|(_, path, _)| *path == collection);
                     if let Some((version, _, event)) = next {
                         let (version, line) = (*version, format!("{event}\n"));
                         drop(state);

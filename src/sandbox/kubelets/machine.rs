@@ -7,15 +7,13 @@
 //!
 //! The machine's time is simulated: it knows no clock and no speed, and its only randomness is the generator it is given.
 
-use std::ops::Add;
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
 use super::fault::Fault;
+use super::signals::{Download, Input, Moment, Output, Ready, Wanted};
+use super::status::{Status, SyncProblem, Taken, described};
 use super::verdict::Problem;
-use crate::contract::{ConfigMapSource, ConfigSource, ConfigStatus, error_text};
+use crate::contract::{ConfigMapSource, ConfigStatus};
 
 /// Period of both loops; each round adds up to a fifth.
 const LOOP_PERIOD: Duration = Duration::from_secs(10);
@@ -34,115 +32,6 @@ const FLAP: Duration = Duration::from_secs(20);
 /// Beyond this much idleness the rounds of a loop are no longer counted one by one.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// A moment of the simulated time: how long after the simulation began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub Duration);
-
-impl Add<Duration> for Moment {
-    type Output = Self;
-    fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(duration))
-    }
-}
-
-/// What `spec.configSource` of the Node says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Wanted {
-    /// Absent: the configuration that the node was provisioned with.
-    #[default]
-    Local,
-    /// Present without a ConfigMap, which API servers refuse.
-    Nothing,
-    /// One key of a ConfigMap.
-    ConfigMap(Arc<ConfigMapSource>),
-}
-
-/// How a download ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Download {
-    /// The ConfigMap exists; the source has its uid and resourceVersion, and the verdict is that on the asked-for key.
-    Found(Arc<ConfigMapSource>, Result<(), Problem>),
-    /// There is none, or the node may not read it.
-    Missing,
-    /// The API server could not be asked.
-    Unreachable,
-}
-
-/// What happens to a kubelet.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Input {
-    /// Its Node was seen, for the first time or changed.
-    Node(Wanted),
-    /// The answer to [`Output::Fetch`].
-    Fetched(Download),
-    /// The ConfigMap that spec names appeared, changed or went away.
-    ConfigMapChanged,
-    /// The moment of [`Output::WakeAt`] has come.
-    Timer,
-    /// A status that it wrote did not arrive.
-    StatusLost,
-    /// It begins to misbehave, or stops to.
-    Fault(Option<Fault>),
-}
-
-/// What a kubelet asks its driver to do.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Output {
-    /// Download this key, and say how that ended with [`Input::Fetched`].
-    Fetch(Arc<ConfigMapSource>),
-    /// Merge this into `status.config`; null removes a field.
-    PatchConfig(Map<String, Value>),
-    /// Report the Ready condition.
-    Ready {
-        /// Its state.
-        ready: Ready,
-        /// Whether it differs from the last report; a heartbeat does not.
-        changed: bool,
-    },
-    /// Emit an Event about the Node.
-    Event {
-        /// Its reason, in CamelCase.
-        reason: &'static str,
-        /// Its message.
-        message: String,
-    },
-    /// Send [`Input::Timer`] at this moment. Replaces what was asked before.
-    WakeAt(Moment),
-}
-
-/// The Ready condition of a Node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ready {
-    /// `True`.
-    Yes,
-    /// `False`: the kubelet runs and says so itself.
-    No,
-    /// `Unknown`: the kubelet has fallen silent, and the node lifecycle controller says so.
-    Unknown,
-}
-
-/// A source whose content has been taken, shared by all kubelets that took it.
-type Taken = Option<Arc<ConfigMapSource>>;
-
-/// Why the assignment in spec has not been taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SyncProblem {
-    Download,
-    AllNil,
-    /// An error that an earlier kubelet process left on the Node.
-    Internal,
-}
-
-impl SyncProblem {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Download => error_text::DOWNLOAD,
-            Self::AllNil => error_text::ALL_NIL,
-            Self::Internal => error_text::INTERNAL,
-        }
-    }
-}
-
 /// Whether the kubelet process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Process {
@@ -151,18 +40,6 @@ enum Process {
     Restarting(Moment),
     /// It has died and stays dead.
     Dead,
-}
-
-/// What `status.config` says, in full.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Status {
-    assigned: Taken,
-    active: Taken,
-    last_known_good: Taken,
-    /// What a new process found wrong with `assigned`.
-    problem: Option<Problem>,
-    /// What keeps the sync loop from taking spec; it hides `problem` while it lasts.
-    sync_problem: Option<SyncProblem>,
 }
 
 /// A loop that runs every 10 to 12 s and does nothing unless poked.
@@ -176,6 +53,18 @@ impl Loop {
     fn due(&self, now: Moment) -> bool {
         self.poked && self.next <= now
     }
+}
+
+/// The Node of a kubelet as it is first seen.
+#[derive(Debug, Clone, Default)]
+pub struct Seen<'a> {
+    /// Whether the kubelet's version has Dynamic Kubelet Configuration, see [`supports_dynamic_config`].
+    pub dynamic: bool,
+    /// What spec says.
+    pub wanted: Wanted,
+    /// `status.config`, if it is there. It counts as the kubelet's checkpoint, so that a simulation can begin on a
+    /// cluster that another one left behind.
+    pub status: Option<&'a ConfigStatus>,
 }
 
 /// One simulated kubelet.
@@ -206,50 +95,30 @@ pub struct SimKubelet {
 }
 
 impl SimKubelet {
-    /// A running kubelet on a Node whose `status.config` was `seen`; what that says counts as its checkpoint, so that a
-    /// simulation can begin on a cluster that another one left behind.
-    ///
-    /// `dynamic` says whether its version has the feature, see [`supports_dynamic_config`]; `heartbeat` how often it
-    /// reports readiness that has not changed, if ever.
+    /// A running kubelet on a Node as it was first seen.
     #[must_use]
     pub fn new(
-        seen: Option<&ConfigStatus>,
-        dynamic: bool,
+        seen: Seen<'_>,
         fault: Option<Fault>,
         heartbeat: Option<Duration>,
         mut rng: fastrand::Rng,
         now: Moment,
     ) -> Self {
-        let taken = |source: Option<&ConfigSource>| source.and_then(|s| s.config_map.clone()).map(Arc::new);
-        let mut status = Status::default();
-        let mut reported = None;
-        if let Some(seen) = seen {
-            status.assigned = taken(seen.assigned.as_ref());
-            status.active = taken(seen.active.as_ref());
-            status.last_known_good = taken(seen.last_known_good.as_ref());
-            match seen.error() {
-                None => {}
-                Some(error_text::LOAD) => status.problem = Some(Problem::Load),
-                Some(error_text::VALIDATE) => status.problem = Some(Problem::Validate),
-                Some(error) => {
-                    let downloading = error.strip_prefix(error_text::SYNC_PREFIX) == Some(error_text::DOWNLOAD);
-                    status.sync_problem = Some(if downloading { SyncProblem::Download } else { SyncProblem::Internal });
-                }
-            }
-            reported = Some(status.clone());
-        }
+        let reported = seen.status.map(Status::read);
+        let status = reported.clone().unwrap_or_default();
         let phase = LOOP_PERIOD.mul_f64(rng.f64());
         let heartbeat_phase = heartbeat.map_or(Duration::ZERO, |period| period.mul_f64(rng.f64()));
         let mut kubelet = Self {
-            dynamic,
+            dynamic: seen.dynamic,
             fault,
             heartbeat,
             next_heartbeat: now + heartbeat_phase,
-            wanted: Wanted::Local,
             process: Process::Running,
             assigned_verdict: status.problem.map_or(Ok(()), Err),
             assigned_at: now,
-            sync: Loop { poked: false, next: now + phase },
+            // As after a restart, spec is compared with the checkpoint once, unless both are certainly empty.
+            sync: Loop { poked: seen.wanted != Wanted::Local || status != Status::default(), next: now + phase },
+            wanted: seen.wanted,
             report: Loop { poked: reported.is_none(), next: now },
             downloading: false,
             trial: None,
@@ -513,7 +382,7 @@ impl SimKubelet {
     }
 
     fn write_status(&mut self, outputs: &mut Vec<Output>) {
-        let patch = patch(self.reported.as_ref(), &self.status);
+        let patch = self.status.patch_from(self.reported.as_ref());
         self.reported = Some(self.status.clone());
         outputs.push(Output::PatchConfig(patch));
     }
@@ -584,44 +453,4 @@ pub fn supports_dynamic_config(version: &str) -> bool {
     // Vendors append to the minor version too: 1.21+.
     let minor = parts.next().and_then(|part| part.trim_end_matches('+').parse::<u32>().ok());
     major == Some(1) && minor.is_some_and(|minor| (11..=23).contains(&minor))
-}
-
-/// The source as the kubelet's events describe it.
-fn described(source: &ConfigMapSource) -> String {
-    format!(
-        "/api/v1/namespaces/{}/configmaps/{}, UID: {}, ResourceVersion: {}, KubeletConfigKey: {}",
-        source.namespace,
-        source.name,
-        source.uid.as_deref().unwrap_or_default(),
-        source.resource_version.as_deref().unwrap_or_default(),
-        source.kubelet_config_key
-    )
-}
-
-/// The merge patch of `status.config` from one status to another. From an unknown one, it sets and removes everything.
-fn patch(from: Option<&Status>, to: &Status) -> Map<String, Value> {
-    let fields = |status: &Status| -> [(&'static str, Value); 4] {
-        let source = |taken: &Taken| {
-            let source = taken.as_deref().map(|s| ConfigSource { config_map: Some(s.clone()) });
-            source.and_then(|source| serde_json::to_value(source).ok()).unwrap_or(Value::Null)
-        };
-        let error = match (status.sync_problem, status.problem) {
-            (Some(problem), _) => Value::String(format!("{}{}", error_text::SYNC_PREFIX, problem.text())),
-            (None, Some(problem)) => problem.text().into(),
-            (None, None) => Value::Null,
-        };
-        [
-            ("active", source(&status.active)),
-            ("assigned", source(&status.assigned)),
-            ("error", error),
-            ("lastKnownGood", source(&status.last_known_good)),
-        ]
-    };
-    let before = from.map(fields);
-    fields(to)
-        .into_iter()
-        .enumerate()
-        .filter(|(index, field)| before.as_ref().is_none_or(|before| before.get(*index) != Some(field)))
-        .map(|(_, (name, value))| (name.to_owned(), value))
-        .collect()
 }

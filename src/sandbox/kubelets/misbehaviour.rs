@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
-use super::machine::{Download, Input, Moment, Output, Ready, SimKubelet, Wanted, supports_dynamic_config};
+use super::machine::{Seen, SimKubelet, supports_dynamic_config};
+use super::signals::{Download, Input, Moment, Output, Ready, Wanted};
 use super::verdict::Problem;
 use crate::contract::{ConfigMapSource, ConfigSource, ConfigStatus, error_text};
 
@@ -31,7 +32,13 @@ impl Bench {
 
     fn with(fault: Option<Fault>, dynamic: bool, seen: Option<ConfigStatus>, heartbeat: Option<Duration>) -> Self {
         let rng = fastrand::Rng::with_seed(11);
-        let kubelet = SimKubelet::new(seen.as_ref(), dynamic, fault, heartbeat, rng, Moment::default());
+        let kubelet = SimKubelet::new(
+            Seen { dynamic, wanted: Wanted::Local, status: seen.as_ref() },
+            fault,
+            heartbeat,
+            rng,
+            Moment::default(),
+        );
         let status = seen.and_then(|seen| serde_json::to_value(seen).unwrap().as_object().cloned()).unwrap_or_default();
         let mut bench = Self {
             kubelet,
@@ -304,6 +311,22 @@ fn a_kubelet_goes_on_from_the_status_of_its_node() {
     next.assign("b");
     next.run(30);
     assert_eq!(next.names(), [Some("b"), Some("a"), Some("a")]);
+}
+
+#[test]
+fn what_changed_while_no_kubelet_ran_is_noticed() {
+    let left = json!({"error": "failed to sync: failed to download config, see Kubelet log for details"});
+    let mut bench = Bench::with(None, true, Some(serde_json::from_value(left).unwrap()), None);
+    bench.run(30);
+    assert_eq!((bench.error(), bench.events.len()), (None, 0));
+
+    let mut bench = Bench::new(None);
+    bench.assign("a");
+    bench.run(700);
+    let left: ConfigStatus = serde_json::from_value(Value::Object(bench.status.clone())).unwrap();
+    let mut reset = Bench::with(None, true, Some(left), None);
+    reset.run(30);
+    assert_eq!(reset.names(), [None; 3]);
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::machine::{Download, Input, Moment, Output, SimKubelet, Wanted};
+use super::machine::{self, SimKubelet};
+use super::signals::{Download, Input, Moment, Output, Wanted};
 use super::verdict::{Problem, verdict};
 use crate::contract::{ConfigMapSource, ConfigSource};
 
@@ -95,7 +96,8 @@ fn moment(t: f64) -> Moment {
 impl World {
     fn new(seed: u64) -> Self {
         let rng = fastrand::Rng::with_seed(seed);
-        let kubelet = SimKubelet::new(None, true, None, None, rng, moment(0.0));
+        let kubelet =
+            SimKubelet::new(machine::Seen { dynamic: true, ..Default::default() }, None, None, rng, moment(0.0));
         Self {
             kubelet,
             wake: None,

@@ -8,7 +8,7 @@ use kube::core::params::{GetParams, Patch, PatchParams, PostParams};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::machine::Ready;
+use super::signals::Ready;
 use crate::contract::{ConfigSource, ConfigStatus};
 
 /// Path of all Nodes.
