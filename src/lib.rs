@@ -17,3 +17,4 @@ pub mod observed;
 pub mod plan;
 pub mod repository;
 pub mod rollout;
+pub mod sandbox;
