@@ -13,3 +13,4 @@ pub mod finding;
 pub mod names;
 pub mod observed;
 pub mod repository;
+pub mod sandbox;
