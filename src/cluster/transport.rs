@@ -301,3 +301,7 @@ impl Drop for Struggle {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "transport_tests.rs"]
+mod tests;

@@ -1,6 +1,9 @@
-//! The sandbox: an embedded cluster for trying nodecfg out and for its tests. Nothing outside it may depend on it, and
-//! the reconciler must not be able to tell it from a real cluster.
+//! The sandbox: an embedded cluster for trying nodecfg out and for its tests.
+//!
+//! It behaves as recorded API servers and kubelets do. Nothing outside it may depend on it but the commands that start it,
+//! and the reconciler must not be able to tell it from a real cluster.
 
+pub mod api;
 pub mod fit;
 pub mod kubelets;
 pub mod nodes;
