@@ -12,6 +12,7 @@ mod failure;
 mod fake;
 mod items;
 pub mod lease;
+pub mod observe;
 pub mod operation;
 mod proxy;
 pub mod reader;
@@ -21,7 +22,9 @@ pub mod watch;
 mod wire;
 pub mod writer;
 
+pub use connect::ConnectError;
 pub use error::ClusterError;
+pub use lease::LockError;
 pub use operation::{Operation, Resource, Verb};
 pub use reader::{ClusterReader, LabelKeys, ReaderOptions};
 pub use watch::NodeEvent;

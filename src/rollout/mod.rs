@@ -13,7 +13,8 @@ use crate::judge::{Failure, Target};
 use crate::names::{NodeName, PoolName};
 use crate::plan::Why;
 
-//pub mod execute;
+mod commentary;
+pub mod execute;
 pub mod machine;
 mod pool;
 pub mod progress;

@@ -1,0 +1,115 @@
+//! Kubernetes Events on Nodes: what was assigned, what failed, and why a rollout stopped, for those who look at the cluster
+//! and not at a pipeline's log.
+//!
+//! Events go out beside the rollout and never hold it up: few at a time, and what is left at the end gets a few seconds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::progress::Progress;
+use crate::cluster::ClusterWriter;
+use crate::cluster::writer::NodeNotice;
+use crate::names::{NodeName, PoolName};
+use crate::plan::Plan;
+
+/// How long the end of a rollout waits for events that have not been sent.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// Turns progress into Events.
+pub(super) struct Commentary {
+    sender: mpsc::UnboundedSender<NodeNotice>,
+    task: JoinHandle<()>,
+    origin: String,
+    last_failed: BTreeMap<PoolName, NodeName>,
+}
+
+impl Commentary {
+    pub(super) fn start(writer: ClusterWriter, plan: &Plan) -> Self {
+        let (sender, mut receiver) = mpsc::unbounded_channel::<NodeNotice>();
+        let task = tokio::spawn(async move {
+            // One at a time: events are worth less than the patches that they compete with.
+            while let Some(notice) = receiver.recv().await {
+                writer.emit_event(&notice).await;
+            }
+        });
+        let commit = plan.commit.as_ref().map(|commit| format!(" at commit {}", commit.short())).unwrap_or_default();
+        Self { sender, task, origin: format!("fleet {}{commit}", plan.fleet), last_failed: BTreeMap::new() }
+    }
+
+    pub(super) fn hear(&mut self, at: Timestamp, progress: &Progress) {
+        if let Some(notice) = notices(&self.origin, &self.last_failed, at, progress) {
+            // The receiver lives as long as this; were it gone, an event is lost and nothing else.
+            let _ = self.sender.send(notice);
+        }
+        if let Progress::Failed { pool, node, .. } = progress {
+            self.last_failed.insert(pool.clone(), node.clone());
+        }
+    }
+
+    pub(super) async fn finish(self) {
+        drop(self.sender);
+        if tokio::time::timeout(LAST_WORDS, self.task).await.is_err() {
+            tracing::warn!("not all Kubernetes Events could be sent in time");
+        }
+    }
+}
+
+fn notices(
+    origin: &str,
+    last_failed: &BTreeMap<PoolName, NodeName>,
+    at: Timestamp,
+    progress: &Progress,
+) -> Option<NodeNotice> {
+    let notice = |node: &NodeName, warning, reason, message| NodeNotice { node: node.clone(), warning, reason, message, at };
+    match progress {
+        Progress::Assigned { pool, node, to, .. } => {
+            Some(notice(node, false, "NodeConfigAssigned", format!("Assigned {to} (pool {pool}, {origin})")))
+        }
+        Progress::Failed { pool, node, failure } => {
+            Some(notice(node, true, "NodeConfigFailed", format!("{failure} (pool {pool}, {origin})")))
+        }
+        Progress::RolledBack { pool, node, to } => {
+            let to = to.as_ref().map_or_else(|| "the local configuration".to_owned(), ToString::to_string);
+            Some(notice(node, true, "NodeConfigRolledBack", format!("Pointed back at {to} (pool {pool}, {origin})")))
+        }
+        // A pool is no object of the cluster: what stopped it is told on the node that did.
+        Progress::Stopped { pool, reason } => last_failed.get(pool).map(|node| {
+            let message = format!("The rollout of pool {pool} stopped: {reason} ({origin})");
+            notice(node, true, "NodeConfigRolloutStopped", message)
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{Failure, Target};
+    use crate::plan::fixtures::{node_name, pool_name, source};
+    use crate::rollout::StopReason;
+
+    #[test]
+    fn assignments_and_failures_are_told_on_their_nodes_and_a_stop_on_the_node_that_caused_it() {
+        let at = Timestamp::UNIX_EPOCH;
+        let hear = |last: &BTreeMap<_, _>, progress| notices("fleet f at commit 0123456789", last, at, &progress);
+        let (pool, node) = (pool_name("gpu"), node_name("n1"));
+
+        let assigned = Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Source(source("x")) };
+        let told = hear(&BTreeMap::new(), assigned).unwrap();
+        assert_eq!((told.reason, told.warning), ("NodeConfigAssigned", false));
+        assert_eq!(told.message, "Assigned kube-system/x (pool gpu, fleet f at commit 0123456789)");
+
+        let failed = Progress::Failed { pool: pool.clone(), node: node.clone(), failure: Failure::Refused { error: "no".to_owned() } };
+        assert!(hear(&BTreeMap::new(), failed).unwrap().warning);
+
+        let stopped = Progress::Stopped { pool: pool.clone(), reason: StopReason::CanaryFailed { node: node.clone() } };
+        assert_eq!(hear(&BTreeMap::new(), stopped.clone()), None);
+        let told = hear(&[(pool, node.clone())].into(), stopped).unwrap();
+        assert_eq!((told.node, told.reason), (node, "NodeConfigRolloutStopped"));
+        assert!(told.message.contains("canary n1 failed"));
+    }
+}

@@ -1,0 +1,333 @@
+//! Carries the machine's wishes to the cluster, and tells the machine what happens: patches, one watch, the clock, and
+//! whoever asks to stop. Decides nothing.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::pin::pin;
+
+use futures::StreamExt as _;
+use futures::stream::{self, FuturesUnordered};
+use jiff::Timestamp;
+use json_patch::Patch;
+use tokio::sync::watch;
+
+use super::commentary::Commentary;
+use super::machine::{Command, Input, Machine, Mode};
+use super::progress::Progress;
+use super::{Outcome, StopReason};
+use crate::clock;
+use crate::cluster::writer::{ConfigMapSpec, Created};
+use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
+use crate::desired::Desired;
+use crate::names::{NodeName, PoolName};
+use crate::observed::{Node, Observed};
+use crate::plan::{Options, Plan, redecide};
+
+/// How many ConfigMaps are created at a time.
+const CONFIG_MAPS_AT_A_TIME: usize = 8;
+
+/// What a rollout is made of.
+#[derive(Clone, Copy)]
+pub struct Rollout<'a> {
+    /// The plan, checked.
+    pub plan: &'a Plan,
+    /// What it was made from, to plan a node anew that somebody else changed.
+    pub desired: &'a Desired,
+    /// What it was made from.
+    pub observed: &'a Observed,
+    /// What it was made with.
+    pub options: &'a Options,
+    /// How it is carried out.
+    pub mode: Mode,
+    /// How many patches may be on their way at a time.
+    pub concurrency: usize,
+}
+
+/// How far somebody wants a rollout to be stopped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    /// Not at all.
+    #[default]
+    No,
+    /// Start nothing more, finish what is in flight.
+    Gently,
+    /// End at once.
+    Now,
+}
+
+/// What became of a rollout.
+#[derive(Debug)]
+pub struct Execution {
+    /// How each node ended.
+    pub outcome: Outcome,
+    /// What cut it short, if the cluster did.
+    pub error: Option<ClusterError>,
+}
+
+/// The answer to a request.
+enum Answer {
+    Assigned(NodeName),
+    Changed(NodeName),
+    Refused(NodeName, ClusterError),
+    RolledBack(NodeName, Result<(), ClusterError>),
+    Reread(NodeName, Result<Option<Node>, ClusterError>),
+}
+
+/// A request that waits for its turn.
+enum Request {
+    Assign(NodeName, Patch),
+    RollBack(NodeName, Patch),
+    Reread(NodeName),
+}
+
+/// Watches the nodes of a plan converge without writing anything.
+pub async fn verify(
+    rollout: Rollout<'_>,
+    reader: &ClusterReader,
+    stop: watch::Receiver<Stop>,
+    listener: &mut dyn FnMut(Timestamp, &Progress),
+) -> Execution {
+    run(rollout, reader, None, None, stop, listener).await
+}
+
+/// Carries the plan out. The lock must be held as long as `writer` is used; `lock_lost` ends when it is not.
+///
+/// # Errors
+/// When a ConfigMap cannot be created. No node has been touched then.
+pub async fn execute(
+    rollout: Rollout<'_>,
+    reader: &ClusterReader,
+    writer: &ClusterWriter,
+    lock_lost: impl Future<Output = String>,
+    stop: watch::Receiver<Stop>,
+    listener: &mut dyn FnMut(Timestamp, &Progress),
+) -> Result<Execution, ClusterError> {
+    create_config_maps(rollout.plan, writer, listener).await?;
+    let mut commentary = Commentary::start(writer.clone(), rollout.plan);
+    let execution = {
+        let mut tell = |now: Timestamp, progress: &Progress| {
+            commentary.hear(now, progress);
+            listener(now, progress);
+        };
+        let mut lost = pin!(lock_lost);
+        run(rollout, reader, Some(writer), Some(lost.as_mut()), stop, &mut tell).await
+    };
+    commentary.finish().await;
+    Ok(execution)
+}
+
+async fn create_config_maps(
+    plan: &Plan,
+    writer: &ClusterWriter,
+    listener: &mut dyn FnMut(Timestamp, &Progress),
+) -> Result<(), ClusterError> {
+    let specs: Vec<ConfigMapSpec> = plan
+        .config_maps
+        .iter()
+        .filter(|map| map.create)
+        .map(|map| ConfigMapSpec {
+            namespace: plan.namespace.to_string(),
+            name: map.name.clone(),
+            text: map.kubelet.clone(),
+            fleet: plan.fleet.clone(),
+            pool: map.pool.clone(),
+            content_hash: map.hash,
+            commit: plan.commit.clone(),
+            path: map.path.clone(),
+        })
+        .collect();
+    let mut created = stream::iter(&specs)
+        .map(|spec| async move { (spec, writer.create_config_map(spec).await) })
+        .buffer_unordered(CONFIG_MAPS_AT_A_TIME);
+    while let Some((spec, result)) = created.next().await {
+        if result? == Created::Created {
+            listener(clock::now(), &Progress::ConfigMapCreated { name: spec.name.clone() });
+        }
+    }
+    Ok(())
+}
+
+async fn run(
+    rollout: Rollout<'_>,
+    reader: &ClusterReader,
+    writer: Option<&ClusterWriter>,
+    lock_lost: Option<std::pin::Pin<&mut (dyn Future<Output = String> + '_)>>,
+    stop: watch::Receiver<Stop>,
+    listener: &mut dyn FnMut(Timestamp, &Progress),
+) -> Execution {
+    let mut runner = Runner {
+        rollout,
+        pool_of: pools_by_node(rollout.plan),
+        machine: Machine::new(rollout.plan, rollout.mode),
+        queue: VecDeque::new(),
+        error: None,
+        listener,
+    };
+    runner.step(Input::Start);
+    // The plan's own view of its nodes: what changed since comes by the watch.
+    for node in rollout.plan.pools.iter().flat_map(|pool| pool.steps()).filter_map(|step| rollout.observed.nodes.get(&step.node)) {
+        runner.step(Input::Observed(node.clone()));
+    }
+    runner.drive(reader, writer, lock_lost, stop).await;
+    Execution { outcome: runner.machine.outcome(), error: runner.error }
+}
+
+fn pools_by_node(plan: &Plan) -> BTreeMap<NodeName, PoolName> {
+    plan.pools.iter().flat_map(|pool| pool.steps().map(|step| (step.node.clone(), pool.name.clone()))).collect()
+}
+
+struct Runner<'a> {
+    rollout: Rollout<'a>,
+    pool_of: BTreeMap<NodeName, PoolName>,
+    machine: Machine,
+    queue: VecDeque<Request>,
+    error: Option<ClusterError>,
+    listener: &'a mut dyn FnMut(Timestamp, &Progress),
+}
+
+impl Runner<'_> {
+    fn step(&mut self, input: Input) {
+        let now = clock::now();
+        for command in self.machine.step(input, now) {
+            match command {
+                Command::Assign(node, patch) => self.queue.push_back(Request::Assign(node, patch)),
+                Command::RollBack(node, patch) => self.queue.push_back(Request::RollBack(node, patch)),
+                Command::Tell(progress) => (self.listener)(now, &progress),
+            }
+        }
+    }
+
+    async fn drive(
+        &mut self,
+        reader: &ClusterReader,
+        writer: Option<&ClusterWriter>,
+        lock_lost: Option<std::pin::Pin<&mut (dyn Future<Output = String> + '_)>>,
+        mut stop: watch::Receiver<Stop>,
+    ) {
+        if self.machine.is_finished() && self.queue.is_empty() {
+            return;
+        }
+        let mut nodes = pin!(reader.watch_nodes(&self.rollout.observed.resource_version));
+        let mut lock_lost = pin!(async move {
+            match lock_lost {
+                Some(lost) => lost.await,
+                None => std::future::pending().await,
+            }
+        });
+        let mut in_air = FuturesUnordered::new();
+        loop {
+            while in_air.len() < self.rollout.concurrency.max(1) {
+                let Some(request) = self.queue.pop_front() else { break };
+                in_air.push(send(request, reader, writer));
+            }
+            if self.machine.is_finished() && in_air.is_empty() {
+                return;
+            }
+            let tick = sleep_until(self.machine.next_tick());
+            tokio::select! {
+                Some(answer) = in_air.next() => self.answered(answer),
+                event = nodes.next() => match event {
+                    Some(Ok(event)) => self.seen(event),
+                    Some(Err(error)) => return self.cut_short(StopReason::ClusterFailed { error: error.to_string() }, Some(error)),
+                    None => {
+                        let error = "the watch of Nodes ended".to_owned();
+                        return self.cut_short(StopReason::ClusterFailed { error }, None);
+                    }
+                },
+                () = tick => self.step(Input::Tick),
+                reason = &mut lock_lost => {
+                    tracing::error!("the lock was lost: {reason}");
+                    return self.cut_short(StopReason::LockLost, None);
+                }
+                Ok(()) = stop.changed() => {
+                    let wanted = *stop.borrow_and_update();
+                    if wanted >= Stop::Gently {
+                        self.queue.retain(|request| !matches!(request, Request::Assign(..)));
+                        self.step(Input::Stop(StopReason::Interrupted));
+                    }
+                    if wanted == Stop::Now {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn cut_short(&mut self, reason: StopReason, error: Option<ClusterError>) {
+        self.step(Input::Stop(reason));
+        self.error = error;
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        match answer {
+            Answer::Assigned(node) => self.step(Input::Assigned(node)),
+            Answer::Changed(node) => self.queue.push_front(Request::Reread(node)),
+            Answer::Refused(node, error) => {
+                self.step(Input::Refused(node, error.to_string()));
+                // Every error that is not about this one node will meet the next node as well; the machine stops by its
+                // failures, the user is told the way out once.
+                self.error.get_or_insert(error);
+            }
+            Answer::RolledBack(node, result) => {
+                self.step(Input::RolledBack(node, result.map_err(|error| error.to_string())));
+            }
+            Answer::Reread(node, Ok(current)) => {
+                let decision = current.and_then(|current| {
+                    let Rollout { desired, observed, options, .. } = self.rollout;
+                    let decision = redecide(desired, observed, options, self.pool_of.get(&node)?, &current)?;
+                    Some((current, decision))
+                });
+                self.step(Input::Changed(node, decision));
+            }
+            Answer::Reread(node, Err(error)) => self.step(Input::Refused(node, error.to_string())),
+        }
+    }
+
+    fn seen(&mut self, event: NodeEvent) {
+        match event {
+            NodeEvent::Upsert(node) => self.step(Input::Observed(*node)),
+            NodeEvent::Deleted(node) => self.step(Input::Gone(node)),
+            NodeEvent::Relisted(nodes) => {
+                let present: BTreeSet<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
+                let gone: Vec<NodeName> = self.pool_of.keys().filter(|node| !present.contains(*node)).cloned().collect();
+                for node in gone {
+                    self.step(Input::Gone(node));
+                }
+                for node in nodes {
+                    self.step(Input::Observed(node));
+                }
+            }
+        }
+    }
+}
+
+async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterWriter>) -> Answer {
+    match (request, writer) {
+        (Request::Assign(node, patch), Some(writer)) => match writer.patch_node(&node, &patch).await {
+            Ok(_) => Answer::Assigned(node),
+            Err(ClusterError::PreconditionFailed { .. } | ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {
+                Answer::Changed(node)
+            }
+            Err(error) => Answer::Refused(node, error),
+        },
+        (Request::RollBack(node, patch), Some(writer)) => {
+            let result = writer.patch_node(&node, &patch).await.map(drop);
+            Answer::RolledBack(node, result)
+        }
+        (Request::Reread(node), _) => {
+            let result = reader.node(&node).await;
+            Answer::Reread(node, result)
+        }
+        // Without a writer the machine only watches: it has been told so and asks for no patches.
+        (Request::Assign(node, _) | Request::RollBack(node, _), None) => Answer::Changed(node),
+    }
+}
+
+async fn sleep_until(at: Option<Timestamp>) {
+    match at {
+        None => std::future::pending().await,
+        Some(at) => {
+            let left = at.duration_since(clock::now());
+            tokio::time::sleep(left.try_into().unwrap_or_default()).await;
+        }
+    }
+}
