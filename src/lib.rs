@@ -11,3 +11,4 @@ pub mod document;
 pub mod finding;
 pub mod names;
 pub mod repository;
+pub mod sandbox;
