@@ -2,4 +2,5 @@
 //!
 //! Nothing outside this module may depend on a cluster being a sandbox.
 
+pub mod api;
 pub mod face;
