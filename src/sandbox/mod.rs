@@ -1,6 +1,7 @@
-//! The sandbox: an embedded Kubernetes API with simulated nodes, to try nodecfg on and to test it against.
+//! The sandbox: an embedded cluster for trying nodecfg and for its tests.
 //!
-//! Nothing outside this module may depend on a cluster being a sandbox.
+//! It behaves as recorded API servers and kubelets do, and knows nothing of plans, rollouts or repositories: nodecfg
+//! talks to it as to any other cluster.
 
 pub mod api;
 pub mod face;

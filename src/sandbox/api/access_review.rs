@@ -1,0 +1,48 @@
+//! SelfSubjectAccessReviews: what may I do?
+
+use serde_json::{Value, json};
+
+use super::Api;
+use super::auth::User;
+use super::decode::decode;
+use super::fields::managed::{self, Writer};
+use super::request::ResourcePath;
+use super::resource::Resource;
+use super::status::{ApiError, ApiResult};
+use super::validate::text;
+
+/// Answers a review.
+///
+/// # Errors
+/// 400 when the body is none.
+pub(crate) fn review(api: &Api, user: &User, resource: &Resource, manager: &str, body: &Value) -> ApiResult<Value> {
+    if text(body, "/kind") != resource.kind {
+        return Err(ApiError::bad_request(format!("the body is no {}", resource.kind)));
+    }
+    let mut blank = json!({"metadata": {}});
+    decode(&resource.shape, &mut blank, &resource.kind);
+    let mut review = body.clone();
+    decode(&resource.shape, &mut review, &resource.kind);
+    let asked = |key: &str| text(&review, &format!("/spec/resourceAttributes/{key}")).to_owned();
+    let path = ResourcePath {
+        group: asked("group"),
+        version: asked("version"),
+        namespace: asked("namespace"),
+        resource: asked("resource"),
+        name: asked("name"),
+        subresource: asked("subresource"),
+    };
+    let allowed = match review.pointer("/spec/nonResourceAttributes") {
+        Some(_) => user.name != User::anonymous().name,
+        None => api.authorize(user, &asked("verb"), &path).is_ok(),
+    };
+    let version = resource.api_version();
+    let writer =
+        Writer { manager, version: &version, subresource: "", now: api.now(), character: api.character(), reset: &[] };
+    managed::update(&resource.shape, &blank, &mut review, &writer);
+    review["status"] = json!({"allowed": allowed});
+    if api.character().writes_null_times() {
+        review["metadata"]["creationTimestamp"] = Value::Null;
+    }
+    Ok(review)
+}

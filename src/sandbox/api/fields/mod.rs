@@ -1,0 +1,6 @@
+//! Who owns which field: the sets, comparisons and records behind `metadata.managedFields`, after
+//! `sigs.k8s.io/structured-merge-diff`.
+
+pub(crate) mod compare;
+pub(crate) mod managed;
+pub(crate) mod set;

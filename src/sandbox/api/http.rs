@@ -1,0 +1,296 @@
+//! From HTTP requests to the API and back.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Value, json};
+
+use super::Api;
+use super::access_review;
+use super::auth::{self, User};
+use super::delete;
+use super::list;
+use super::patch::PatchKind;
+use super::request::{self, Form, Query, ResourcePath, Route};
+use super::resource::{Nature, Resource};
+use super::status::{ApiError, ApiResult, FieldError};
+use super::store::key;
+use super::view::View;
+use super::watch::Watch;
+use super::write::{Unknown, Write, Written};
+
+/// The largest body that is read (`MaxRequestBodyBytes`).
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+fn json_answer(status: StatusCode, body: impl Into<Body>) -> Response {
+    answer(status, "application/json", body)
+}
+
+fn page_not_found() -> Response {
+    answer(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n")
+}
+
+fn refusal(error: &ApiError) -> Response {
+    let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    json_answer(status, error.to_value().to_string())
+}
+
+/// Serves one request.
+pub(crate) async fn serve(State(api): State<Api>, request: Request<Body>) -> Response {
+    let (parts, body) = request.into_parts();
+    let user = match parts.extensions.get::<User>() {
+        Some(user) => user.clone(),
+        None => match api.authenticate(&parts.headers) {
+            Ok(user) => user,
+            Err(error) => return refusal(&error),
+        },
+    };
+    let path = parts.uri.path();
+    let served = match Route::of(path) {
+        Route::Version => Ok(json_answer(StatusCode::OK, api.character().version().to_string())),
+        Route::Health => Ok(answer(StatusCode::OK, "text/plain; charset=utf-8", "ok")),
+        Route::Unknown => auth::authorize_path(&user, "get", path).map(|()| page_not_found()),
+        Route::Document => auth::authorize_path(&user, "get", path).map(|()| document(&api, path, &parts.headers)),
+        Route::Resource(path) => Exchange { api: &api, user: &user, path, parts: &parts }.serve(body).await,
+    };
+    served.unwrap_or_else(|error| refusal(&error))
+}
+
+fn document(api: &Api, path: &str, headers: &HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let Some(document) = api.face().and_then(|face| face.document(path, accept, &api.definitions())) else {
+        return page_not_found();
+    };
+    let mut response = Response::new(Body::from(document.body));
+    if let Ok(value) = HeaderValue::from_str(&document.content_type) {
+        response.headers_mut().insert(header::CONTENT_TYPE, value);
+    }
+    response
+}
+
+/// One request for a resource.
+struct Exchange<'a> {
+    api: &'a Api,
+    user: &'a User,
+    path: ResourcePath,
+    parts: &'a http::request::Parts,
+}
+
+async fn read(body: Body) -> ApiResult<Bytes> {
+    match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(ApiError::too_large(BODY_LIMIT)),
+        Err(error) => Err(ApiError::bad_request(error.to_string())),
+    }
+}
+
+impl Exchange<'_> {
+    async fn serve(&self, body: Body) -> ApiResult<Response> {
+        let query = Query::of(&self.parts.uri)?;
+        let verb = request::verb(&self.parts.method, &self.path, &query)?;
+        self.api.authorize(self.user, verb, &self.path)?;
+        let Some(resource) = self.api.resource(&self.path.group, &self.path.version, &self.path.resource) else {
+            return if self.api.has_group(&self.path.group, &self.path.version) {
+                Err(ApiError::no_such_resource())
+            } else {
+                Ok(page_not_found())
+            };
+        };
+        self.check_subresource(&resource, verb)?;
+        if matches!(verb, "get" | "list" | "watch") {
+            return self.read_from(&resource, verb, &query);
+        }
+        let form = request::accepted(&self.parts.headers)?;
+        let body = read(body).await?;
+        match verb {
+            "create" if resource.nature == Nature::AccessReview => {
+                let manager = request::manager(&query, &self.parts.headers);
+                let review = access_review::review(self.api, self.user, &resource, &manager, &self.decode(&body)?)?;
+                Ok(json_answer(StatusCode::CREATED, review.to_string()))
+            }
+            "delete" => {
+                let options = delete::Options::read(&body, &query)?;
+                let deleted = delete::delete(self.api, &resource, &self.path.namespace, &self.path.name, &options)?;
+                Ok(json_answer(StatusCode::OK, deleted.to_string()))
+            }
+            "deletecollection" => self.delete_collection(&resource, &body, &query),
+            _ => {
+                let written = self.write(&resource, verb, &body, &query)?;
+                self.written(&resource, form, &query, &written)
+            }
+        }
+    }
+
+    fn check_subresource(&self, resource: &Resource, verb: &str) -> ApiResult<()> {
+        match self.path.subresource.as_str() {
+            "" => {}
+            "status" if resource.status => {
+                if !matches!(verb, "get" | "update" | "patch") {
+                    return Err(ApiError::method_not_allowed());
+                }
+            }
+            _ => return Err(ApiError::no_such_resource()),
+        }
+        let placed = !self.path.namespace.is_empty() || resource.nature == Nature::Namespace;
+        let across = matches!(verb, "list" | "watch");
+        match (resource.namespaced, placed) {
+            (true, false) if !across => Err(ApiError::no_such_resource()),
+            (false, true) if resource.nature != Nature::Namespace => Err(ApiError::no_such_resource()),
+            _ if resource.nature == Nature::AccessReview && verb != "create" => Err(ApiError::method_not_allowed()),
+            _ if resource.nature == Nature::Namespace && verb == "deletecollection" => {
+                Err(ApiError::method_not_allowed())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The namespace that lists and watches are confined to.
+    fn confinement(&self, resource: &Resource) -> &str {
+        if resource.namespaced { &self.path.namespace } else { "" }
+    }
+
+    fn read_from(&self, resource: &Arc<Resource>, verb: &str, query: &Query) -> ApiResult<Response> {
+        let form = request::accepted(&self.parts.headers)?;
+        let view = View { api: self.api, resource, form, include: query.text("includeObject") };
+        match verb {
+            "get" => {
+                let key = key(self.confinement(resource), &self.path.name);
+                let missing = || ApiError::not_found(&resource.plural, &resource.group, &self.path.name);
+                let stored = self.api.lock().get(&resource.collection, &key).ok_or_else(missing)?;
+                Ok(json_answer(StatusCode::OK, view.object(&stored)))
+            }
+            "list" => {
+                let page = list::page(self.api, resource, self.confinement(resource), query)?;
+                let mut chunks = list::chunks(&view, &page);
+                let body = match (chunks.pop(), chunks.is_empty()) {
+                    (Some(only), true) => Body::from(only),
+                    (last, _) => {
+                        chunks.extend(last);
+                        Body::from_stream(futures::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>)))
+                    }
+                };
+                Ok(json_answer(StatusCode::OK, body))
+            }
+            _ => {
+                let watch = Watch::begin(self.api, resource, self.confinement(resource), query, form)?;
+                Ok(json_answer(StatusCode::OK, Body::from_stream(watch.stream())))
+            }
+        }
+    }
+
+    fn decode(&self, body: &[u8]) -> ApiResult<Value> {
+        match request::content_type(&self.parts.headers).as_str() {
+            "" | "application/json" => {
+                serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))
+            }
+            "application/yaml" | "text/yaml" => std::str::from_utf8(body)
+                .map_err(|error| error.to_string())
+                .and_then(|yaml| serde_saphyr::from_str(yaml).map_err(|error| error.to_string()))
+                .map_err(ApiError::bad_request),
+            _ => Err(ApiError::unsupported_media_type("application/json, application/yaml")),
+        }
+    }
+
+    fn unknown(&self, query: &Query) -> ApiResult<Unknown> {
+        if !self.api.character().validates_fields() {
+            return Ok(Unknown::Ignore);
+        }
+        match query.text("fieldValidation") {
+            "" | "Warn" => Ok(Unknown::Warn),
+            "Strict" => Ok(Unknown::Strict),
+            "Ignore" => Ok(Unknown::Ignore),
+            other => {
+                let supported = ["\"Ignore\"".to_owned(), "\"Strict\"".to_owned(), "\"Warn\"".to_owned()];
+                let error = FieldError::not_supported("fieldValidation", &format!("{other:?}"), &supported);
+                Err(ApiError::invalid("CreateOptions", "meta.k8s.io", "", &[error]))
+            }
+        }
+    }
+
+    fn write(&self, resource: &Resource, verb: &str, body: &[u8], query: &Query) -> ApiResult<Written> {
+        let manager = request::manager(query, &self.parts.headers);
+        let options = match verb {
+            "create" => "CreateOptions",
+            "update" => "UpdateOptions",
+            _ => "PatchOptions",
+        };
+        let write = Write {
+            api: self.api,
+            resource,
+            namespace: &self.path.namespace,
+            name: &self.path.name,
+            status: self.path.subresource == "status",
+            manager: &manager,
+            dry_run: query.dry_run(options)?,
+            unknown: self.unknown(query)?,
+        };
+        match verb {
+            "create" => write.create(self.decode(body)?),
+            "update" => write.update(self.decode(body)?),
+            _ => {
+                let kind = PatchKind::of(&request::content_type(&self.parts.headers), resource.is_typed())?;
+                check_patch_options(kind, query)?;
+                write.patch(kind, body, query.flag("force"))
+            }
+        }
+    }
+
+    fn written(&self, resource: &Resource, form: Form, query: &Query, written: &Written) -> ApiResult<Response> {
+        let view = View { api: self.api, resource, form, include: query.text("includeObject") };
+        let status = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+        let mut response = json_answer(status, view.object(&written.object));
+        for warning in &written.warnings {
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
+                response.headers_mut().append(header::WARNING, value);
+            }
+        }
+        Ok(response)
+    }
+
+    fn delete_collection(&self, resource: &Resource, body: &[u8], query: &Query) -> ApiResult<Response> {
+        let options = delete::Options::read(body, query)?;
+        let view = View { api: self.api, resource, form: Form::Plain, include: "" };
+        let page = list::page(self.api, resource, self.confinement(resource), query)?;
+        for stored in &page.objects {
+            match delete::delete(self.api, resource, &stored.namespace, &stored.name, &options) {
+                Err(error) if error.code != 404 => return Err(error),
+                _ => {}
+            }
+        }
+        let items: Vec<Value> = page.objects.iter().map(|stored| view.value(stored)).collect();
+        let list = json!({
+            "kind": resource.list_kind,
+            "apiVersion": resource.api_version(),
+            "metadata": {"resourceVersion": self.api.lock().revision().to_string()},
+            "items": items,
+        });
+        Ok(json_answer(StatusCode::OK, list.to_string()))
+    }
+}
+
+fn check_patch_options(kind: PatchKind, query: &Query) -> ApiResult<()> {
+    let error = match kind {
+        PatchKind::Apply if query.text("fieldManager").is_empty() => {
+            FieldError::required("fieldManager", "is required for apply patch")
+        }
+        PatchKind::Apply => return Ok(()),
+        _ if query.flag("force") => FieldError::forbidden("force", "may not be specified for non-apply patch"),
+        _ => return Ok(()),
+    };
+    Err(ApiError::invalid("PatchOptions", "meta.k8s.io", "", &[error]))
+}

@@ -1,0 +1,195 @@
+//! Lists: selection, pages, continuation, and which revision they show.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::Api;
+use super::object::Stored;
+use super::request::{Form, Query};
+use super::resource::Resource;
+use super::selectors::{Fields, Labels, Selector};
+use super::status::{ApiError, ApiResult, FieldError};
+use super::store::{Past, key};
+use super::view::View;
+
+/// How much of a list is sent at once, in bytes.
+const CHUNK: usize = 256 * 1024;
+
+/// A page of a list.
+pub(crate) struct Page {
+    /// The objects, in order.
+    pub(crate) objects: Vec<Arc<Stored>>,
+    /// The list's metadata.
+    pub(crate) metadata: Value,
+}
+
+/// The selectors of a query.
+///
+/// # Errors
+/// 400 for malformed ones.
+pub(crate) fn selector(resource: &Resource, query: &Query) -> ApiResult<Selector> {
+    Ok(Selector {
+        labels: Labels::parse(query.text("labelSelector"))?,
+        fields: Fields::parse(query.text("fieldSelector"), resource.nature)?,
+    })
+}
+
+/// Checks `resourceVersionMatch`, after apimachinery `ValidateListOptions`.
+///
+/// # Errors
+/// 422 naming each misuse.
+pub(crate) fn check_options(query: &Query, watch: bool) -> ApiResult<()> {
+    const FIELD: &str = "resourceVersionMatch";
+    let mut errors = Vec::new();
+    let wanted = query.text(FIELD);
+    if !wanted.is_empty() {
+        if watch {
+            errors.push(FieldError::forbidden(FIELD, "resourceVersionMatch is forbidden for watch"));
+        }
+        if query.text("resourceVersion").is_empty() {
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            errors.push(FieldError::forbidden(FIELD, why));
+        }
+        if !query.text("continue").is_empty() {
+            errors.push(FieldError::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if !matches!(wanted, "Exact" | "NotOlderThan") {
+            let supported = ["\"Exact\"".to_owned(), "\"NotOlderThan\"".to_owned(), "\"\"".to_owned()];
+            errors.push(FieldError::not_supported(FIELD, &format!("{wanted:?}"), &supported));
+        }
+        if wanted == "Exact" && query.text("resourceVersion") == "0" {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            errors.push(FieldError::forbidden(FIELD, why));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("ListOptions", "meta.k8s.io", "", &errors)) }
+}
+
+/// A place in a list to go on from.
+struct Token {
+    revision: Option<u64>,
+    start: String,
+}
+
+impl Token {
+    fn encode(revision: i64, start: &str) -> String {
+        URL_SAFE_NO_PAD
+            .encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("{start}\0")}).to_string())
+    }
+
+    fn decode(text: &str) -> ApiResult<Self> {
+        let bad = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&error.to_string()))?;
+        let token: Value = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
+        let version =
+            token.get("rv").and_then(Value::as_i64).ok_or_else(|| bad("incorrect encoded start resourceVersion"))?;
+        let start = token.get("start").and_then(Value::as_str).unwrap_or_default().trim_start_matches('/');
+        Ok(Self { revision: u64::try_from(version).ok(), start: start.to_owned() })
+    }
+}
+
+/// Reads a page.
+///
+/// # Errors
+/// 400 and 422 for bad options, 410 for a revision whose history is gone, 504 for one that is to come.
+pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Query) -> ApiResult<Page> {
+    check_options(query, false)?;
+    let selector = selector(resource, query)?;
+    let limit = query.number("limit")?;
+    let version = query.number("resourceVersion")?;
+    let token = match query.text("continue") {
+        "" => None,
+        _ if version.is_some() => {
+            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        text => Some(Token::decode(text)?),
+    };
+    // A limit turns an unqualified resourceVersion into an exact one (apimachinery, since 1.19).
+    let exact = match query.text("resourceVersionMatch") {
+        "Exact" => true,
+        "" => limit.is_some(),
+        _ => false,
+    };
+    let at = match (&token, version) {
+        (Some(token), _) => token.revision,
+        (None, Some(version)) if exact => Some(version),
+        _ => None,
+    };
+    let start = token.as_ref().map_or("", |token| token.start.as_str());
+    let store = api.lock();
+    let current = store.revision();
+    if let (None, Some(version)) = (at, version.filter(|version| *version > current)) {
+        return Err(ApiError::too_new(version, current));
+    }
+    let found = store.scan(&resource.collection, namespace, start, at).map_err(|past| match (past, &token) {
+        (Past::Future(current), _) => ApiError::too_new(at.unwrap_or_default(), current),
+        (Past::Compacted(_), Some(token)) => {
+            ApiError::expired_continue(Token::encode(-1, token.start.trim_end_matches('\0')))
+        }
+        (Past::Compacted(_), None) => ApiError::expired("The resourceVersion for the provided list is too old."),
+    })?;
+    drop(store);
+    let shown = at.unwrap_or(current);
+    let mut metadata = Map::new();
+    metadata.insert("resourceVersion".to_owned(), shown.to_string().into());
+    if resource.lists_typed_items() {
+        metadata.insert("continue".to_owned(), "".into());
+    }
+    let total = found.len();
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let mut objects = Vec::with_capacity(total.min(limit));
+    let mut rest = found.into_iter().filter(|stored| selector.matches(stored));
+    objects.extend(rest.by_ref().take(limit));
+    if let (Some(last), Some(_)) = (objects.last(), rest.next()) {
+        let key = key(if resource.namespaced { &last.namespace } else { "" }, &last.name);
+        // Continuations that a 1.36 server serves from its cache carry keys with their slash.
+        let key = if token.is_some() && api.character().serves_compacted() { format!("/{key}") } else { key };
+        let revision = i64::try_from(shown).unwrap_or(i64::MAX);
+        metadata.insert("continue".to_owned(), Token::encode(revision, &key).into());
+        if selector.is_empty() {
+            metadata.insert("remainingItemCount".to_owned(), (total - objects.len()).into());
+        }
+    }
+    Ok(Page { objects, metadata: Value::Object(metadata) })
+}
+
+/// The body of a list, in chunks that are made as they are sent.
+pub(crate) fn chunks(view: &View<'_>, page: &Page) -> Vec<Bytes> {
+    if view.form == Form::Table {
+        let objects: Vec<Value> = page.objects.iter().map(|stored| view.value(stored)).collect();
+        if let Some(table) = view.table(&objects, &page.metadata, false) {
+            return vec![table.to_string().into()];
+        }
+    }
+    let (kind, version) = match view.form {
+        Form::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
+        _ => (view.resource.list_kind.clone(), view.resource.api_version()),
+    };
+    let mut chunks = Vec::new();
+    let mut buffer =
+        format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{},\"items\":[", page.metadata)
+            .into_bytes();
+    for (index, stored) in page.objects.iter().enumerate() {
+        if index > 0 {
+            buffer.push(b',');
+        }
+        let (opening, item) = view.item(stored);
+        buffer.extend_from_slice(opening);
+        if item.len() > CHUNK / 4 {
+            chunks.push(Bytes::from(std::mem::take(&mut buffer)));
+            chunks.push(item);
+        } else {
+            buffer.extend_from_slice(&item);
+        }
+        if buffer.len() > CHUNK {
+            chunks.push(Bytes::from(std::mem::take(&mut buffer)));
+        }
+    }
+    buffer.extend_from_slice(b"]}");
+    chunks.push(buffer.into());
+    chunks
+}

@@ -1,0 +1,217 @@
+//! What the server itself does to an object on its way into the store, after the `strategy.go` of each kind: defaults,
+//! the split between an object and its status, fields that are dropped, generations.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::character::Character;
+use super::definition;
+use super::object::time_text;
+use super::resource::{Nature, Resource};
+use super::schema;
+use super::status::{ApiError, ApiResult, FieldError};
+use super::validate::meta::Naming;
+use super::validate::{self, text};
+
+/// Fills in defaults that count as written by the client.
+pub(crate) fn default(resource: &Resource, object: &mut Value) {
+    match resource.nature {
+        Nature::Definition => definition::default(object),
+        Nature::Namespace => {
+            let name = text(object, "/metadata/name").to_owned();
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+                if let Some(labels) = labels.as_object_mut() {
+                    labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+                }
+            }
+        }
+        Nature::Custom => {
+            if let Some(schema) = &resource.schema {
+                schema::settle(schema, object);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Top-level fields that a write does not change, for field ownership.
+pub(crate) fn reset(resource: &Resource, status: bool) -> &'static [&'static str] {
+    match (resource.nature, status) {
+        (Nature::Node | Nature::Namespace, true) => &["spec"],
+        (Nature::Definition | Nature::Custom, true) => &["only:status"],
+        _ if resource.status => &["status"],
+        _ => &[],
+    }
+}
+
+fn drop_config_source(character: Character, object: &mut Value) {
+    if character.keeps_config_source() {
+        return;
+    }
+    for (part, key) in [("spec", "configSource"), ("status", "config")] {
+        if let Some(map) = object.get_mut(part).and_then(Value::as_object_mut) {
+            map.shift_remove(key);
+        }
+    }
+}
+
+fn not_ready(node: &mut Value) {
+    const KEY: &str = "node.kubernetes.io/not-ready";
+    let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let Some(taints) = spec.entry("taints").or_insert_with(|| json!([])).as_array_mut() else { return };
+    if !taints.iter().any(|taint| text(taint, "/key") == KEY && text(taint, "/effect") == "NoSchedule") {
+        taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
+    }
+}
+
+/// Prepares a new object.
+pub(crate) fn create(resource: &Resource, character: Character, object: &mut Value, uid: String, now: Timestamp) {
+    match resource.nature {
+        Nature::Node => {
+            drop_config_source(character, object);
+            not_ready(object);
+        }
+        Nature::Namespace => {
+            object["status"] = json!({"phase": "Active"});
+            object["spec"] = json!({"finalizers": ["kubernetes"]});
+        }
+        Nature::Definition => object["status"] = definition::initial_status(object),
+        _ if resource.status => {
+            if let Some(map) = object.as_object_mut() {
+                map.shift_remove("status");
+            }
+        }
+        _ => {}
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for key in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] {
+            metadata.shift_remove(key);
+        }
+        metadata.insert("uid".to_owned(), uid.into());
+        metadata.insert("creationTimestamp".to_owned(), time_text(now).into());
+        if resource.counts_generations() {
+            metadata.insert("generation".to_owned(), 1.into());
+        }
+    }
+}
+
+fn take(from: &Value, to: &mut Value, key: &str) {
+    if let Some(map) = to.as_object_mut() {
+        match from.get(key) {
+            Some(value) => {
+                map.insert(key.to_owned(), value.clone());
+            }
+            None => {
+                map.shift_remove(key);
+            }
+        }
+    }
+}
+
+/// Whether anything but metadata and status differs.
+fn spec_differs(old: &Value, new: &Value, status: bool) -> bool {
+    let counts =
+        |key: &&String| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata") && !(status && *key == "status");
+    let empty = Map::new();
+    let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
+    old.keys().chain(new.keys()).filter(counts).any(|key| old.get(key) != new.get(key))
+}
+
+/// Prepares a changed object: what a write there may not change is as it was.
+pub(crate) fn update(resource: &Resource, character: Character, old: &Value, new: &mut Value, status: bool) {
+    match (resource.nature, status) {
+        (Nature::Node, _) => {
+            take(old, new, if status { "spec" } else { "status" });
+            drop_config_source(character, new);
+        }
+        (Nature::Namespace, true) => take(old, new, "spec"),
+        (Nature::Namespace, false) => {
+            take(old, new, "spec");
+            take(old, new, "status");
+        }
+        (Nature::Definition | Nature::Custom, true) => {
+            let reported = new.get("status").cloned();
+            let managed = new.pointer("/metadata/managedFields").cloned();
+            let version = new.pointer("/metadata/resourceVersion").cloned();
+            let api_version = new.get("apiVersion").cloned();
+            *new = old.clone();
+            let Some(map) = new.as_object_mut() else { return };
+            map.shift_remove("status");
+            map.extend(reported.map(|value| ("status".to_owned(), value)));
+            map.extend(api_version.map(|value| ("apiVersion".to_owned(), value)));
+            if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.extend(managed.map(|value| ("managedFields".to_owned(), value)));
+                metadata.extend(version.map(|value| ("resourceVersion".to_owned(), value)));
+            }
+        }
+        _ if resource.status => take(old, new, "status"),
+        _ => {}
+    }
+    let generation = old.pointer("/metadata/generation").and_then(Value::as_u64);
+    let bump = resource.counts_generations() && !status && spec_differs(old, new, resource.status);
+    let (from, to) = (old.get("metadata"), new.get_mut("metadata"));
+    if let (Some(from), Some(to)) = (from, to) {
+        for key in
+            ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"]
+        {
+            take(from, to, key);
+        }
+        if let (Some(generation), true, Some(metadata)) = (generation, bump, to.as_object_mut()) {
+            metadata.insert("generation".to_owned(), (generation + 1).into());
+        }
+    }
+}
+
+fn naming(resource: &Resource) -> Naming {
+    if resource.nature == Nature::Namespace { Naming::Label } else { Naming::Subdomain }
+}
+
+/// Checks an object that is ready to be stored.
+///
+/// # Errors
+/// 422 with every broken rule.
+pub(crate) fn check(
+    resource: &Resource,
+    character: Character,
+    old: Option<&Value>,
+    new: &Value,
+    status: bool,
+) -> ApiResult<()> {
+    let mut errors: Vec<FieldError> = Vec::new();
+    validate::meta::check(new, naming(resource), &mut errors);
+    if let Some(old) = old {
+        validate::meta::check_update(old, new, &mut errors);
+    }
+    match resource.nature {
+        Nature::Node if status => validate::node::check_status(new, &mut errors),
+        Nature::Node => validate::node::check_spec(new, &mut errors),
+        Nature::ConfigMap => {
+            if let Some(old) = old {
+                validate::config_map::check_update(old, new, &mut errors);
+            }
+            validate::config_map::check(new, character, &mut errors);
+        }
+        Nature::Event | Nature::NewEvent => validate::event::check(new, &mut errors),
+        Nature::Definition => definition::check(new, &mut errors),
+        Nature::Custom => {
+            if let Some(schema) = &resource.schema {
+                for (key, below) in new.as_object().into_iter().flatten() {
+                    let known = schema.get("properties").and_then(|known| known.get(key));
+                    if let Some(known) = known.filter(|_| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata")) {
+                        schema::check(known, below, key, &mut errors);
+                    }
+                }
+                let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+                for key in required.filter_map(Value::as_str).filter(|key| new.get(key).is_none()) {
+                    errors.push(FieldError::required(key, ""));
+                }
+            }
+        }
+        _ => {}
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(&resource.kind, &resource.group, text(new, "/metadata/name"), &errors))
+}

@@ -1,0 +1,150 @@
+//! The resources that are served: the built-in ones and those that CustomResourceDefinitions add.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::builtin;
+use super::shape::Shape;
+
+/// What a resource is, beyond its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nature {
+    /// core/v1 Node.
+    Node,
+    /// core/v1 ConfigMap.
+    ConfigMap,
+    /// core/v1 Event.
+    Event,
+    /// The events.k8s.io/v1 view of core/v1 Event.
+    NewEvent,
+    /// core/v1 Namespace.
+    Namespace,
+    /// coordination.k8s.io/v1 Lease.
+    Lease,
+    /// CustomResourceDefinition.
+    Definition,
+    /// SelfSubjectAccessReview.
+    AccessReview,
+    /// A resource that a definition added.
+    Custom,
+}
+
+/// A resource that is served.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// What it is.
+    pub(crate) nature: Nature,
+    /// API group; empty for core.
+    pub(crate) group: String,
+    /// API version.
+    pub(crate) version: String,
+    /// Plural name, as in paths.
+    pub(crate) plural: String,
+    /// Kind.
+    pub(crate) kind: String,
+    /// Kind of its lists.
+    pub(crate) list_kind: String,
+    /// Whether its objects live in namespaces.
+    pub(crate) namespaced: bool,
+    /// Whether it has `/status`.
+    pub(crate) status: bool,
+    /// The shape of its objects.
+    pub(crate) shape: Shape,
+    /// The name of its collection in the store.
+    pub(crate) collection: String,
+    /// The OpenAPI schema of a custom resource's version.
+    pub(crate) schema: Option<Arc<Value>>,
+    /// The definition of a custom resource.
+    pub(crate) definition: Option<Arc<Value>>,
+}
+
+impl Resource {
+    /// `v1` or `group/version`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Whether the server decodes it into a Go type, rather than keeping it by schema.
+    pub(crate) fn is_typed(&self) -> bool {
+        self.nature != Nature::Custom
+    }
+
+    /// Whether items of lists carry kind and version themselves.
+    pub(crate) fn lists_typed_items(&self) -> bool {
+        self.nature == Nature::Custom
+    }
+
+    /// Whether an update may leave out the resourceVersion.
+    pub(crate) fn takes_unconditional_updates(&self) -> bool {
+        !matches!(self.nature, Nature::Lease | Nature::Definition | Nature::Custom)
+    }
+
+    /// Whether PUT of an object that is not there creates it.
+    pub(crate) fn creates_on_update(&self) -> bool {
+        matches!(self.nature, Nature::Lease | Nature::Event | Nature::NewEvent)
+    }
+
+    /// Whether `metadata.generation` counts changes of the spec.
+    pub(crate) fn counts_generations(&self) -> bool {
+        matches!(self.nature, Nature::Definition | Nature::Custom)
+    }
+}
+
+fn built_in(
+    nature: Nature,
+    group: &str,
+    plural: &str,
+    kind: &str,
+    namespaced: bool,
+    status: bool,
+    shape: Shape,
+) -> Resource {
+    Resource {
+        nature,
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        plural: plural.to_owned(),
+        kind: kind.to_owned(),
+        list_kind: format!("{kind}List"),
+        namespaced,
+        status,
+        shape,
+        collection: plural.to_owned(),
+        schema: None,
+        definition: None,
+    }
+}
+
+/// The name of the collection that holds definitions.
+pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
+
+/// The built-in resources.
+pub(crate) fn built_ins() -> Vec<Resource> {
+    vec![
+        built_in(Nature::Node, "", "nodes", "Node", false, true, builtin::node()),
+        built_in(Nature::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
+        built_in(Nature::Event, "", "events", "Event", true, false, builtin::event()),
+        built_in(Nature::NewEvent, "events.k8s.io", "events", "Event", true, false, builtin::event()),
+        built_in(Nature::Namespace, "", "namespaces", "Namespace", false, true, builtin::namespace()),
+        built_in(Nature::Lease, "coordination.k8s.io", "leases", "Lease", true, false, builtin::lease()),
+        built_in(
+            Nature::Definition,
+            "apiextensions.k8s.io",
+            DEFINITIONS,
+            "CustomResourceDefinition",
+            false,
+            true,
+            builtin::custom_resource_definition(),
+        ),
+        built_in(
+            Nature::AccessReview,
+            "authorization.k8s.io",
+            "selfsubjectaccessreviews",
+            "SelfSubjectAccessReview",
+            false,
+            false,
+            builtin::self_subject_access_review(),
+        ),
+    ]
+}

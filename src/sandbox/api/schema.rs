@@ -1,0 +1,272 @@
+//! Structural OpenAPI v3 schemas of custom resources: pruning, defaults, validation, and the shape for merging.
+//!
+//! A subset of what apiextensions-apiserver does: types, required, enum, bounds and lengths. No patterns, no formats, no CEL.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::builtin;
+use super::shape::{Field, ListKind, Presence, Scalar, Shape};
+use super::status::FieldError;
+
+fn word<'a>(schema: &'a Value, key: &str) -> &'a str {
+    schema.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn set(schema: &Value, key: &str) -> bool {
+    schema.get(key) == Some(&Value::Bool(true))
+}
+
+fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+}
+
+/// The schema of the values of a map.
+fn values(schema: &Value) -> Option<&Value> {
+    schema.get("additionalProperties").filter(|values| **values != Value::Bool(false))
+}
+
+/// The shape that a schema describes.
+pub(crate) fn shape(schema: &Value) -> Shape {
+    match word(schema, "type") {
+        "object" if word(schema, "x-kubernetes-map-type") == "atomic" => Shape::Atomic,
+        "object" if schema.get("properties").is_some() => {
+            let field = |(name, below): (&String, &Value)| {
+                (name.clone(), Field { shape: shape(below), presence: Presence::OmitAbsent })
+            };
+            Shape::Struct(Arc::new(properties(schema).map(field).collect()))
+        }
+        "object" => match values(schema) {
+            Some(values) if values.is_object() => Shape::Map(Arc::new(shape(values))),
+            _ => Shape::Free,
+        },
+        "array" => {
+            let items = Arc::new(schema.get("items").map_or(Shape::Free, shape));
+            let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+            let keys = keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+            let kind = match word(schema, "x-kubernetes-list-type") {
+                "map" => ListKind::Map(keys),
+                "set" => ListKind::Set,
+                _ => ListKind::Atomic,
+            };
+            Shape::List(items, kind)
+        }
+        "string" | "integer" | "number" | "boolean" => Shape::Scalar(Scalar::Any),
+        _ => Shape::Free,
+    }
+}
+
+/// The shape of a custom object: its schema, with apiVersion, kind and metadata as every object has them.
+pub(crate) fn object_shape(schema: Option<&Value>) -> Shape {
+    let field = |shape: Shape| Field { shape, presence: Presence::OmitAbsent };
+    let mut fields: BTreeMap<String, Field> = match schema.map(shape) {
+        Some(Shape::Struct(fields)) => (*fields).clone(),
+        _ => BTreeMap::new(),
+    };
+    fields.insert("apiVersion".to_owned(), field(Shape::Scalar(Scalar::Text)));
+    fields.insert("kind".to_owned(), field(Shape::Scalar(Scalar::Text)));
+    fields.insert("metadata".to_owned(), field(builtin::object_meta()));
+    Shape::Struct(Arc::new(fields))
+}
+
+/// Drops fields that a schema does not have, noting their paths.
+pub(crate) fn prune(schema: &Value, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+    let keeps = set(schema, "x-kubernetes-preserve-unknown-fields");
+    let embedded = set(schema, "x-kubernetes-embedded-resource");
+    match value {
+        Value::Object(map) => {
+            let known = schema.get("properties").and_then(Value::as_object);
+            let others = values(schema);
+            let mut kept = Map::new();
+            for (key, mut child) in std::mem::take(map) {
+                let at = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                if let Some(below) = known.and_then(|known| known.get(&key)) {
+                    prune(below, &mut child, &at, unknown);
+                } else if let Some(below) = others {
+                    prune(below, &mut child, &at, unknown);
+                } else if !(keeps || embedded && matches!(key.as_str(), "apiVersion" | "kind" | "metadata")) {
+                    unknown.push(at);
+                    continue;
+                }
+                kept.insert(key, child);
+            }
+            *map = kept;
+        }
+        Value::Array(list) => {
+            if let Some(items) = schema.get("items") {
+                for (index, item) in list.iter_mut().enumerate() {
+                    prune(items, item, &format!("{path}[{index}]"), unknown);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Fills in the schema's defaults, and drops nulls where null is no value.
+pub(crate) fn settle(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, child| {
+                let below = schema.get("properties").and_then(|known| known.get(key));
+                !(child.is_null() && below.is_some_and(|below| !set(below, "nullable")))
+            });
+            for (key, below) in properties(schema) {
+                if let (None, Some(default)) = (map.get(key), below.get("default")) {
+                    map.insert(key.clone(), default.clone());
+                }
+                if let Some(child) = map.get_mut(key) {
+                    settle(below, child);
+                }
+            }
+            if let (Some(below), true) = (values(schema), schema.get("properties").is_none()) {
+                map.values_mut().for_each(|child| settle(below, child));
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = schema.get("items") {
+                list.iter_mut().for_each(|item| settle(items, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// What is wrong with a value.
+pub(crate) fn check(schema: &Value, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if value.is_null() && set(schema, "nullable") {
+        return;
+    }
+    let wanted = word(schema, "type");
+    let found = type_name(value);
+    let fits = match wanted {
+        "" => true,
+        "number" => matches!(found, "number" | "integer"),
+        other => other == found,
+    };
+    if !fits && !(set(schema, "x-kubernetes-int-or-string") && matches!(found, "integer" | "string")) {
+        let why = format!("{path} in body must be of type {wanted}: {found:?}");
+        errors.push(FieldError::type_invalid(path, &format!("{found:?}"), &why));
+        return;
+    }
+    if let Some(Value::Array(allowed)) = schema.get("enum")
+        && !allowed.contains(value)
+    {
+        let supported: Vec<String> = allowed.iter().map(Value::to_string).collect();
+        errors.push(FieldError::not_supported(path, &value.to_string(), &supported));
+    }
+    check_bounds(schema, value, path, errors);
+    let at = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        Value::Object(map) => {
+            let required = schema.get("required").and_then(Value::as_array);
+            for key in required.into_iter().flatten().filter_map(Value::as_str) {
+                if map.get(key).is_none_or(Value::is_null) {
+                    errors.push(FieldError::required(at(key), ""));
+                }
+            }
+            for (key, child) in map {
+                let known = schema.get("properties").and_then(|known| known.get(key));
+                if let Some(below) = known.or_else(|| values(schema).filter(|values| values.is_object())) {
+                    check(below, child, &at(key), errors);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = schema.get("items") {
+                for (index, item) in list.iter().enumerate() {
+                    check(items, item, &format!("{path}[{index}]"), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_bounds(schema: &Value, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
+    let mut fault = |key: &str, measured: f64, below: bool, text: &str| {
+        let Some(limit) = bound(key) else { return };
+        if (below && measured < limit) || (!below && measured > limit) {
+            let why = format!("{path} in body should {}", text.replace("{}", &limit.to_string()));
+            errors.push(FieldError::invalid_shown(path, &value.to_string(), &why));
+        }
+    };
+    // Counts are far below 2^52.
+    #[allow(clippy::cast_precision_loss)]
+    match value {
+        Value::Number(number) => {
+            let measured = number.as_f64().unwrap_or_default();
+            fault("minimum", measured, true, "be greater than or equal to {}");
+            fault("maximum", measured, false, "be less than or equal to {}");
+        }
+        Value::String(text) => {
+            let measured = text.chars().count() as f64;
+            fault("minLength", measured, true, "be at least {} chars long");
+            fault("maxLength", measured, false, "be at most {} chars long");
+        }
+        Value::Array(list) => {
+            let measured = list.len() as f64;
+            fault("minItems", measured, true, "have at least {} items");
+            fault("maxItems", measured, false, "have at most {} items");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({"type": "object", "properties": {
+            "mode": {"type": "string", "enum": ["A", "B"], "default": "A"},
+            "count": {"type": "integer", "minimum": 1},
+            "names": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "inner": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}
+        }})
+    }
+
+    #[test]
+    fn pruning_defaulting_and_checking() {
+        let mut value = json!({"bogus": 1, "free": {"x": 1}, "inner": {"b": 1, "a": null}, "count": 0, "names": [1]});
+        let mut unknown = Vec::new();
+        prune(&schema(), &mut value, "spec", &mut unknown);
+        settle(&schema(), &mut value);
+        assert_eq!(unknown, ["spec.bogus", "spec.inner.b"]);
+        assert_eq!(value, json!({"free": {"x": 1}, "inner": {}, "count": 0, "names": [1], "mode": "A"}));
+        let mut errors = Vec::new();
+        check(&schema(), &value, "spec", &mut errors);
+        let message = super::super::status::ApiError::invalid("K", "g", "n", &errors).message;
+        for part in [
+            "spec.inner.a: Required value",
+            "spec.count: Invalid value: 0: spec.count in body should be greater than or equal to 1",
+            "spec.names[0]: Invalid value: \"integer\": spec.names[0] in body must be of type string: \"integer\"",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+        let mut errors = Vec::new();
+        check(&schema(), &json!({"mode": "C"}), "spec", &mut errors);
+        assert_eq!(
+            errors,
+            [FieldError::not_supported("spec.mode", "\"C\"", &["\"A\"".to_owned(), "\"B\"".to_owned()])]
+        );
+    }
+}

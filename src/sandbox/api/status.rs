@@ -1,0 +1,270 @@
+//! Refusals, as `meta/v1 Status` objects with the texts of apimachinery `pkg/api/errors` and `field/errors.go`.
+
+use serde_json::{Map, Value, json};
+
+/// A refused request: what becomes a `Status` of status `Failure`.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// HTTP status code.
+    pub code: u16,
+    /// Machine-readable reason, such as `NotFound`.
+    pub reason: &'static str,
+    /// What a person reads.
+    pub message: String,
+    /// `details`, absent where the recorded servers leave them out.
+    pub details: Option<Value>,
+    /// A token to go on with an inconsistent list, for an expired continuation.
+    pub continue_token: Option<String>,
+}
+
+/// The result of serving a request.
+pub type ApiResult<T> = Result<T, ApiError>;
+
+/// `resource` or `resource.group`.
+fn qualified(resource: &str, group: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+fn details(name: &str, group: &str, kind: &str) -> Map<String, Value> {
+    let mut details = Map::new();
+    for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
+        if !value.is_empty() {
+            details.insert(key.to_owned(), value.into());
+        }
+    }
+    details
+}
+
+impl ApiError {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None, continue_token: None }
+    }
+
+    fn about(mut self, details: Map<String, Value>) -> Self {
+        self.details = Some(Value::Object(details));
+        self
+    }
+
+    /// 404 for an object that is not there.
+    pub(crate) fn not_found(resource: &str, group: &str, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{} {name:?} not found", qualified(resource, group)))
+            .about(details(name, group, resource))
+    }
+
+    /// 404 for a resource that a known group version does not have.
+    pub(crate) fn no_such_resource() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource").about(Map::new())
+    }
+
+    /// 405 for a verb that a resource does not have.
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+            .about(Map::new())
+    }
+
+    /// 409 for a name that is taken.
+    pub(crate) fn already_exists(resource: &str, group: &str, name: &str) -> Self {
+        Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", qualified(resource, group)))
+            .about(details(name, group, resource))
+    }
+
+    /// 409 with an explanation.
+    pub(crate) fn conflict(resource: &str, group: &str, name: &str, why: &str) -> Self {
+        let on = qualified(resource, group);
+        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {on} {name:?}: {why}"))
+            .about(details(name, group, resource))
+    }
+
+    /// 409 for a resourceVersion that is no longer the current one.
+    pub(crate) fn stale(resource: &str, group: &str, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, group, name, why)
+    }
+
+    /// 409 for a server-side apply that meets other managers' fields.
+    pub(crate) fn apply_conflict(message: String, causes: Vec<Value>) -> Self {
+        let mut details = Map::new();
+        details.insert("causes".to_owned(), causes.into());
+        Self::new(409, "Conflict", message).about(details)
+    }
+
+    /// 422 for an object that breaks rules; the causes decide the message.
+    pub(crate) fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
+        let texts: Vec<String> = errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect();
+        let list = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let mut about = details(name, group, kind);
+        about.insert("causes".to_owned(), errors.iter().map(FieldError::cause).collect());
+        Self::new(422, "Invalid", format!("{} {name:?} is invalid: {list}", qualified(kind, group))).about(about)
+    }
+
+    /// 422 for a JSON Patch that does not apply. The servers name nothing.
+    pub(crate) fn unpatchable() -> Self {
+        Self::new(422, "Invalid", "the server rejected our request due to an error in our request").about(Map::new())
+    }
+
+    /// 400.
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 401.
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403 on a resource.
+    pub(crate) fn forbidden(resource: &str, group: &str, name: &str, why: &str) -> Self {
+        let on = qualified(resource, group);
+        let message = if name.is_empty() {
+            format!("{on} is forbidden: {why}")
+        } else {
+            format!("{on} {name:?} is forbidden: {why}")
+        };
+        Self::new(403, "Forbidden", message).about(details(name, group, resource))
+    }
+
+    /// 403 on a path that is no resource.
+    pub(crate) fn forbidden_path(why: &str) -> Self {
+        Self::new(403, "Forbidden", format!("forbidden: {why}")).about(Map::new())
+    }
+
+    /// 406.
+    pub(crate) fn not_acceptable() -> Self {
+        Self::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    }
+
+    /// 413.
+    pub(crate) fn too_large(limit: usize) -> Self {
+        Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+    }
+
+    /// 415, naming what is accepted.
+    pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
+        let text = "the body of the request was in an unknown format - accepted media types include: ";
+        Self::new(415, "UnsupportedMediaType", format!("{text}{accepted}"))
+    }
+
+    /// 410 with a text.
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 410 for a continuation whose revision is gone, with a token that goes on inconsistently.
+    pub(crate) fn expired_continue(token: String) -> Self {
+        let mut error = Self::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+             without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+             results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+             modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+        );
+        error.continue_token = Some(token);
+        error
+    }
+
+    /// 504 for a resourceVersion that lies in the future.
+    pub(crate) fn too_new(wanted: u64, current: u64) -> Self {
+        let mut details = Map::new();
+        details.insert(
+            "causes".to_owned(),
+            json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]),
+        );
+        details.insert("retryAfterSeconds".to_owned(), 1.into());
+        Self::new(504, "Timeout", format!("Timeout: Too large resource version: {wanted}, current: {current}"))
+            .about(details)
+    }
+
+    /// 500.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "InternalError", message)
+    }
+
+    /// The `Status` object.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".to_owned(), token.as_str().into());
+        }
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": metadata,
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        });
+        if let Some(map) = status.as_object_mut() {
+            if let Some(details) = &self.details {
+                map.insert("details".to_owned(), details.clone());
+            }
+            map.insert("code".to_owned(), self.code.into());
+        }
+        status
+    }
+}
+
+/// A success `Status` about one deleted object.
+pub(crate) fn deleted(resource: &str, group: &str, name: &str, uid: &str) -> Value {
+    let mut about = details(name, group, resource);
+    about.insert("uid".to_owned(), uid.into());
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": about})
+}
+
+/// One broken rule of one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FieldError {
+    field: String,
+    reason: &'static str,
+    message: String,
+}
+
+impl FieldError {
+    fn new(field: impl Into<String>, reason: &'static str, message: String) -> Self {
+        Self { field: field.into(), reason, message }
+    }
+
+    /// A value that breaks a rule. `shown` is the value as Go prints it (quoted, when a string).
+    pub(crate) fn invalid_shown(field: impl Into<String>, shown: &str, why: &str) -> Self {
+        Self::new(field, "FieldValueInvalid", format!("Invalid value: {shown}: {why}"))
+    }
+
+    /// A text that breaks a rule.
+    pub(crate) fn invalid(field: impl Into<String>, value: &str, why: &str) -> Self {
+        Self::invalid_shown(field, &format!("{value:?}"), why)
+    }
+
+    /// A value of the wrong type, as custom resources report it.
+    pub(crate) fn type_invalid(field: impl Into<String>, shown: &str, why: &str) -> Self {
+        Self::new(field, "FieldValueTypeInvalid", format!("Invalid value: {shown}: {why}"))
+    }
+
+    /// A value that is missing.
+    pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
+        let message = if why.is_empty() { "Required value".to_owned() } else { format!("Required value: {why}") };
+        Self::new(field, "FieldValueRequired", message)
+    }
+
+    /// A value that may not be there, or may not change.
+    pub(crate) fn forbidden(field: impl Into<String>, why: &str) -> Self {
+        Self::new(field, "FieldValueForbidden", format!("Forbidden: {why}"))
+    }
+
+    /// A value that is not one of a few.
+    pub(crate) fn not_supported(field: impl Into<String>, shown: &str, supported: &[String]) -> Self {
+        let message = format!("Unsupported value: {shown}: supported values: {}", supported.join(", "));
+        Self::new(field, "FieldValueNotSupported", message)
+    }
+
+    /// A value that is too long.
+    pub(crate) fn too_long(field: impl Into<String>, why: &str) -> Self {
+        Self::new(field, "FieldValueTooLong", format!("Too long: {why}"))
+    }
+
+    fn cause(&self) -> Value {
+        json!({"reason": self.reason, "message": self.message, "field": self.field})
+    }
+}

@@ -1,0 +1,455 @@
+//! Creating, updating and patching: decode, own, prepare, validate, store.
+//!
+//! A write is computed outside the store's lock and stored only if nobody was faster; otherwise it is computed again.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Api;
+use super::decode::decode;
+use super::event_view;
+use super::fields::managed::{self, Writer};
+use super::object::{Change, Stored};
+use super::patch::{self, PatchKind};
+use super::prepare;
+use super::resource::{Nature, Resource};
+use super::schema;
+use super::status::{ApiError, ApiResult, FieldError};
+use super::store::key;
+use super::validate::text;
+
+/// What to do about unknown fields (`fieldValidation`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// Drop them.
+    Ignore,
+    /// Drop them and say so.
+    Warn,
+    /// Refuse.
+    Strict,
+}
+
+/// Where a write goes, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Write<'a> {
+    /// The cluster.
+    pub(crate) api: &'a Api,
+    /// The resource.
+    pub(crate) resource: &'a Resource,
+    /// The namespace of the path.
+    pub(crate) namespace: &'a str,
+    /// The name of the path, empty when creating.
+    pub(crate) name: &'a str,
+    /// Whether the path is that of the status.
+    pub(crate) status: bool,
+    /// The field manager.
+    pub(crate) manager: &'a str,
+    /// Whether nothing is to be stored.
+    pub(crate) dry_run: bool,
+    /// What to do about unknown fields.
+    pub(crate) unknown: Unknown,
+}
+
+/// A write that was done.
+pub(crate) struct Written {
+    /// The object.
+    pub(crate) object: Arc<Stored>,
+    /// Whether it is new.
+    pub(crate) created: bool,
+    /// Texts of `Warning` headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// How a write claims its fields.
+enum Claim<'a> {
+    Update,
+    Apply { config: &'a Value, force: bool },
+}
+
+/// Which write of a body failed, for the text of strict decoding errors.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Body,
+    Patch(&'a [u8]),
+}
+
+impl Write<'_> {
+    fn key(&self, name: &str) -> String {
+        key(if self.resource.namespaced { self.namespace } else { "" }, name)
+    }
+
+    fn not_found(&self) -> ApiError {
+        ApiError::not_found(&self.resource.plural, &self.resource.group, self.name)
+    }
+
+    fn writer<'w>(&'w self, version: &'w str) -> Writer<'w> {
+        Writer {
+            manager: self.manager,
+            version,
+            subresource: if self.status { "status" } else { "" },
+            now: self.api.now(),
+            character: self.api.character(),
+            reset: prepare::reset(self.resource, self.status),
+        }
+    }
+
+    /// Checks that a body is an object of this resource, and belongs where it was sent.
+    fn check_identity(&self, object: &mut Value) -> ApiResult<()> {
+        let kind = self.resource.kind.as_str();
+        let version = self.resource.api_version();
+        let Some(map) = object.as_object_mut() else {
+            return Err(ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind})")));
+        };
+        for (name, expected) in [("apiVersion", version.as_str()), ("kind", kind)] {
+            match map.get(name).and_then(Value::as_str) {
+                None | Some("") if self.resource.is_typed() => {
+                    map.insert(name.to_owned(), expected.into());
+                }
+                Some(found) if found == expected => {}
+                found => {
+                    let found = found.unwrap_or_default();
+                    let why = match name {
+                        "kind" => format!(
+                            "{found} in version {:?} cannot be handled as a {kind}: no kind {found:?} is registered for \
+                             version {version:?}",
+                            self.resource.version
+                        ),
+                        _ => format!(
+                            "the API version in the data ({found}) does not match the expected API version ({version})"
+                        ),
+                    };
+                    return Err(ApiError::bad_request(why));
+                }
+            }
+        }
+        let metadata = map.entry("metadata").or_insert_with(|| json!({}));
+        let Some(metadata) = metadata.as_object_mut() else {
+            return Err(ApiError::bad_request("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
+        };
+        let own = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if self.resource.namespaced {
+            if !own.is_empty() && own != self.namespace {
+                let why = format!(
+                    "the namespace of the provided object does not match the namespace sent on the request ({own} != {})",
+                    self.namespace
+                );
+                return Err(ApiError::bad_request(why));
+            }
+            metadata.insert("namespace".to_owned(), self.namespace.into());
+        } else {
+            metadata.shift_remove("namespace");
+        }
+        Ok(())
+    }
+
+    /// Brings a body into its canonical form. Gives back warnings about unknown fields.
+    fn decode(&self, object: &mut Value, source: Source<'_>) -> ApiResult<Vec<String>> {
+        let kind = self.resource.kind.as_str();
+        let mut unknown = Vec::new();
+        let mismatch = if self.resource.is_typed() {
+            let decoding = decode(&self.resource.shape, object, kind);
+            unknown = decoding.unknown;
+            decoding.mismatch
+        } else {
+            if let Some(schema) = &self.resource.schema {
+                let mut rest = object.clone();
+                let mut kept = serde_json::Map::new();
+                if let Some(map) = rest.as_object_mut() {
+                    for key in ["apiVersion", "kind", "metadata"] {
+                        kept.extend(map.shift_remove(key).map(|value| (key.to_owned(), value)));
+                    }
+                }
+                schema::prune(schema, &mut rest, "", &mut unknown);
+                kept.extend(rest.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
+                *object = Value::Object(kept);
+            }
+            object.get_mut("metadata").and_then(|metadata| {
+                let decoding = decode(self.resource.shape.child("metadata"), metadata, kind);
+                unknown.extend(decoding.unknown.into_iter().map(|path| format!("metadata.{path}")));
+                decoding.mismatch
+            })
+        };
+        if let Some(why) = mismatch {
+            let version = &self.resource.version;
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+            )));
+        }
+        if unknown.is_empty() || self.unknown == Unknown::Ignore {
+            return Ok(Vec::new());
+        }
+        let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+        if self.unknown == Unknown::Warn {
+            return Ok(texts);
+        }
+        let why = format!("strict decoding error: {}", texts.join(", "));
+        Err(match source {
+            Source::Patch(bytes) => {
+                let error = FieldError::invalid("patch", &String::from_utf8_lossy(bytes), &why);
+                ApiError::invalid("", "", "", &[error])
+            }
+            Source::Body if self.resource.is_typed() => {
+                let version = &self.resource.version;
+                ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+            }
+            Source::Body => ApiError::bad_request(why),
+        })
+    }
+
+    /// An object of this resource in which nothing is set.
+    fn blank(&self) -> Value {
+        let mut blank = json!({"metadata": {}});
+        if self.resource.is_typed() {
+            decode(&self.resource.shape, &mut blank, &self.resource.kind);
+        }
+        blank
+    }
+
+    fn claim(&self, live: &Value, new: &mut Value, claim: &Claim<'_>) -> ApiResult<()> {
+        let version = self.resource.api_version();
+        let writer = self.writer(&version);
+        let shape = &self.resource.shape;
+        match claim {
+            Claim::Update => managed::update(shape, live, new, &writer),
+            Claim::Apply { config, force } => managed::apply(shape, live, config, new, &writer, *force)?,
+        }
+        Ok(())
+    }
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// Whatever the server refuses it for.
+    pub(crate) fn create(&self, body: Value) -> ApiResult<Written> {
+        let body = event_view::incoming(self.resource, body);
+        self.create_claiming(body, &Claim::Update, Source::Body)
+    }
+
+    fn create_claiming(&self, mut object: Value, claim: &Claim<'_>, source: Source<'_>) -> ApiResult<Written> {
+        let resource = self.resource;
+        self.check_identity(&mut object)?;
+        if resource.namespaced && !self.api.lock().get("namespaces", self.namespace).is_some() {
+            return Err(ApiError::not_found("namespaces", "", self.namespace));
+        }
+        let warnings = self.decode(&mut object, source)?;
+        if !text(&object, "/metadata/resourceVersion").is_empty() {
+            return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
+        }
+        let generate = text(&object, "/metadata/generateName").to_owned();
+        let generated = text(&object, "/metadata/name").is_empty() && !generate.is_empty();
+        loop {
+            let mut object = object.clone();
+            if generated {
+                object["metadata"]["name"] = format!("{generate}{}", self.api.suffix()).into();
+            }
+            prepare::default(resource, &mut object);
+            self.claim(&self.blank(), &mut object, claim)?;
+            prepare::create(resource, self.api.character(), &mut object, self.api.uid(), self.api.now());
+            prepare::check(resource, self.api.character(), None, &object, false)?;
+            let name = text(&object, "/metadata/name").to_owned();
+            let key = self.key(&name);
+            let mut store = self.api.lock();
+            if store.get(&resource.collection, &key).is_some() {
+                if generated {
+                    continue;
+                }
+                return Err(ApiError::already_exists(&resource.plural, &resource.group, &name));
+            }
+            if self.dry_run {
+                let object = Arc::new(Stored::new(&object, 0, Change::Added));
+                return Ok(Written { object, created: true, warnings });
+            }
+            if let Ok((object, _)) = store.put(&resource.collection, &key, None, object) {
+                drop(store);
+                self.api.after_create(resource, &object);
+                return Ok(Written { object, created: true, warnings });
+            }
+        }
+    }
+
+    /// Replaces an object.
+    ///
+    /// # Errors
+    /// Whatever the server refuses it for.
+    pub(crate) fn update(&self, body: Value) -> ApiResult<Written> {
+        let mut body = event_view::incoming(self.resource, body);
+        self.check_identity(&mut body)?;
+        let name = text(&body, "/metadata/name");
+        if name.is_empty() {
+            body["metadata"]["name"] = self.name.into();
+        } else if name != self.name {
+            let why = format!("the name of the object ({name}) does not match the name on the URL ({})", self.name);
+            return Err(ApiError::bad_request(why));
+        }
+        let missing = self.api.lock().get(&self.resource.collection, &self.key(self.name)).is_none();
+        if missing && self.resource.creates_on_update() && !self.status {
+            if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.shift_remove("resourceVersion");
+            }
+            return self.create_claiming(body, &Claim::Update, Source::Body);
+        }
+        self.modify(&|_| Ok(body.clone()), &Claim::Update, Source::Body)
+    }
+
+    /// Patches an object. An apply creates it when it is not there.
+    ///
+    /// # Errors
+    /// Whatever the server refuses it for.
+    pub(crate) fn patch(&self, kind: PatchKind, body: &[u8], force: bool) -> ApiResult<Written> {
+        if kind == PatchKind::Apply {
+            return self.apply(body, force);
+        }
+        let resource = self.resource;
+        let strategic = if kind == PatchKind::Strategic { patch::json::object(body)? } else { Value::Null };
+        let patched = |live: &Value| {
+            let mut target = event_view::outgoing(resource, live.clone());
+            match kind {
+                PatchKind::Json => patch::json::patch(&mut target, body)?,
+                PatchKind::Merge => patch::json::merge(&mut target, body)?,
+                _ => patch::strategic::merge(&resource.shape, &mut target, &strategic),
+            }
+            Ok(event_view::incoming(resource, target))
+        };
+        self.modify(&patched, &Claim::Update, Source::Patch(body))
+    }
+
+    fn apply(&self, body: &[u8], force: bool) -> ApiResult<Written> {
+        let decoded = std::str::from_utf8(body).map_err(|error| error.to_string()).and_then(|yaml| {
+            // Most clients send JSON, which is quicker read as what it is.
+            serde_json::from_str::<Value>(yaml)
+                .or_else(|_| serde_saphyr::from_str::<Value>(yaml).map_err(|error| error.to_string()))
+        });
+        let mut config = decoded.map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
+        config = event_view::incoming(self.resource, config);
+        for key in ["apiVersion", "kind"] {
+            if text(&config, &format!("/{key}")).is_empty() {
+                return Err(ApiError::bad_request(format!("invalid object type: {key} must be set")));
+            }
+        }
+        self.check_identity(&mut config)?;
+        if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
+            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        }
+        let name = text(&config, "/metadata/name");
+        if name.is_empty() {
+            config["metadata"]["name"] = self.name.into();
+        } else if name != self.name {
+            let why = format!("the name of the object ({name}) does not match the name on the URL ({})", self.name);
+            return Err(ApiError::bad_request(why));
+        }
+        let claim = Claim::Apply { config: &config, force };
+        let missing = self.api.lock().get(&self.resource.collection, &self.key(self.name)).is_none();
+        if missing {
+            if self.status {
+                return Err(self.not_found());
+            }
+            return self.create_claiming(config.clone(), &claim, Source::Patch(body));
+        }
+        let version = self.resource.api_version();
+        let writer = self.writer(&version);
+        let shape = &self.resource.shape;
+        let applied = |live: &Value| {
+            let gone = managed::dropped_by_apply(shape, live, &config, &writer);
+            let mut new = live.clone();
+            let wanted = config.pointer("/metadata/resourceVersion").cloned();
+            patch::apply::merge(shape, &mut new, &config);
+            patch::apply::remove(shape, &mut new, &gone.dropped);
+            if let Some(wanted) = wanted {
+                new["metadata"]["resourceVersion"] = wanted;
+            }
+            Ok(new)
+        };
+        self.modify(&applied, &claim, Source::Patch(body))
+    }
+
+    fn modify(
+        &self,
+        change: &dyn Fn(&Value) -> ApiResult<Value>,
+        claim: &Claim<'_>,
+        source: Source<'_>,
+    ) -> ApiResult<Written> {
+        let resource = self.resource;
+        let key = self.key(self.name);
+        loop {
+            let live = self.api.lock().get(&resource.collection, &key).ok_or_else(|| self.not_found())?;
+            let old = live.value();
+            let mut new = change(&old)?;
+            self.check_identity(&mut new)?;
+            let warnings = self.decode(&mut new, source)?;
+            self.check_preconditions(&live, &old, &mut new)?;
+            prepare::default(resource, &mut new);
+            self.claim(&old, &mut new, claim)?;
+            prepare::update(resource, self.api.character(), &old, &mut new, self.status);
+            prepare::check(resource, self.api.character(), Some(&old), &new, self.status)?;
+            if same(&old, &new) {
+                return Ok(Written { object: live, created: false, warnings });
+            }
+            if self.dry_run {
+                let object = Arc::new(Stored::new(&new, live.revision, Change::Modified));
+                return Ok(Written { object, created: false, warnings });
+            }
+            let finished = !text(&new, "/metadata/deletionTimestamp").is_empty()
+                && new.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
+            let put = self.api.lock().put(&resource.collection, &key, Some(live.revision), new);
+            if let Ok((object, value)) = put {
+                if finished && resource.nature != Nature::Namespace {
+                    self.api.remove_now(&resource.collection, &key);
+                }
+                self.api.after_update(resource, &value);
+                return Ok(Written { object, created: false, warnings });
+            }
+        }
+    }
+
+    fn check_preconditions(&self, live: &Stored, old: &Value, new: &mut Value) -> ApiResult<()> {
+        let resource = self.resource;
+        let wanted = text(new, "/metadata/resourceVersion");
+        if wanted.is_empty() && !resource.takes_unconditional_updates() {
+            let error = FieldError::invalid_shown("metadata.resourceVersion", "0x0", "must be specified for an update");
+            return Err(ApiError::invalid(&resource.plural, &resource.group, self.name, &[error]));
+        }
+        if !wanted.is_empty() && wanted != live.revision.to_string() {
+            return Err(ApiError::stale(&resource.plural, &resource.group, self.name));
+        }
+        let (mine, theirs) = (text(new, "/metadata/uid"), text(old, "/metadata/uid"));
+        if !mine.is_empty() && mine != theirs {
+            let why = format!("Precondition failed: UID in precondition: {mine}, UID in object meta: {theirs}");
+            return Err(ApiError::conflict(&resource.plural, &resource.group, self.name, &why));
+        }
+        let (uid, version) = (theirs.to_owned(), live.revision.to_string());
+        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("uid".to_owned(), uid.into());
+            metadata.insert("resourceVersion".to_owned(), version.into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether a write changed nothing but the times of its managed fields.
+fn same(old: &Value, new: &Value) -> bool {
+    let timeless = |object: &Value| -> Vec<Value> {
+        let records = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        let strip = |record: &Value| {
+            let mut record = record.clone();
+            if let Some(map) = record.as_object_mut() {
+                map.shift_remove("time");
+            }
+            record
+        };
+        let mut records: Vec<Value> = records.into_iter().flatten().map(strip).collect();
+        records.sort_by_key(Value::to_string);
+        records
+    };
+    let (Some(a), Some(b)) = (old.as_object(), new.as_object()) else { return false };
+    let keys = |map: &serde_json::Map<String, Value>| map.len();
+    keys(a) == keys(b)
+        && a.iter().filter(|(key, _)| *key != "metadata").all(|(key, value)| b.get(key) == Some(value))
+        && match (a.get("metadata").and_then(Value::as_object), b.get("metadata").and_then(Value::as_object)) {
+            (Some(x), Some(y)) => {
+                x.iter().chain(y).filter(|(key, _)| *key != "managedFields").all(|(key, _)| x.get(key) == y.get(key))
+            }
+            _ => false,
+        }
+        && timeless(old) == timeless(new)
+}
