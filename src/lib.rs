@@ -4,6 +4,7 @@
 //! The modules follow the data: [`repository`] → [`desired`] → [`observed`] → [`plan`] → [`rollout`] → [`report`].
 //! ARCHITECTURE.md has the map, the invariants and what each module must not do.
 
+pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod contract;
@@ -15,6 +16,7 @@ pub mod kubelet;
 pub mod names;
 pub mod observed;
 pub mod plan;
+pub mod report;
 pub mod repository;
 pub mod rollout;
 pub mod sandbox;

@@ -86,6 +86,11 @@ struct Message {
 }
 
 impl Failure {
+    /// Arguments that contradict each other or make no sense.
+    pub(super) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), help: help.into() }
+    }
+
     fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. } | Self::Violations(_) | Self::Sandbox(_) | Self::Runtime(_) => Exit::Failed,
@@ -114,9 +119,10 @@ impl Failure {
         let one = |code: &str, text: String, help: String| vec![Message { code: code.to_owned(), text, help }];
         match self {
             Self::Usage { message, help } => one("usage", message.clone(), help.clone()),
-            Self::Repository(error) => one(error.code(), error.to_string(), error.help()),
+            // Its errors say the way out themselves.
+            Self::Repository(error) => one("repository", error.to_string(), String::new()),
             Self::Invalid { .. } => Vec::new(),
-            Self::Connect(error) => one("no-cluster", error.to_string(), error.help()),
+            Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
             Self::Problems(problems) => problems
@@ -187,7 +193,8 @@ impl Failure {
         }
         match format {
             Format::Yaml => report::yaml(&mut terminal.out, &document),
-            _ => report::json(&mut terminal.out, &document),
+            // One line: where a command writes JSON lines, its error is one of them.
+            _ => writeln!(terminal.out, "{document}"),
         }
     }
 }

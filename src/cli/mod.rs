@@ -17,6 +17,7 @@ mod failure;
 mod logging;
 mod observe;
 mod repository_args;
+mod run;
 mod sandbox;
 mod schema;
 mod status;

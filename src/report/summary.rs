@@ -58,7 +58,7 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 /// A table as kubectl shows it: no lines, columns apart by spaces.
 pub(super) fn plain_table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(header);
     for column in table.column_iter_mut() {
         column.set_padding((0, 3));

@@ -4,6 +4,10 @@
 //! and the reconciler must not be able to tell it from a real cluster.
 
 pub mod api;
+pub mod embedded;
+pub mod face;
 pub mod fit;
 pub mod kubelets;
 pub mod nodes;
+
+pub use embedded::{Embedded, EmbeddedOptions, SandboxError};

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::resource::{Nature, Resource};
 
 /// Names in core/v1 and in events.k8s.io/v1.
-const NAMES: [(&str, &str); 7] = [
+pub(crate) const NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
     ("source", "deprecatedSource"),

@@ -6,12 +6,12 @@
 
 mod access_review;
 mod auth;
-mod builtin;
+pub(super) mod builtin;
 mod character;
 mod decode;
 mod definition;
 mod delete;
-mod event_view;
+pub(super) mod event_view;
 mod face_seam;
 mod fields;
 mod http;
@@ -23,7 +23,7 @@ mod request;
 mod resource;
 mod schema;
 mod selectors;
-mod shape;
+pub(super) mod shape;
 mod status;
 mod store;
 mod validate;

@@ -1,0 +1,74 @@
+//! Which cluster: the arguments that all commands share that talk to one.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Failure;
+use crate::cluster::connect::{ConnectOptions, Environment, connect};
+use crate::cluster::{ClusterReader, LabelKeys, ReaderOptions};
+use crate::desired::Desired;
+use crate::kubelet::duration;
+use crate::names::NamespaceName;
+
+/// Where ConfigMaps go on the `node` binding when nothing else is said: the Node authorizer lets each node read just its
+/// own there.
+pub(super) const DEFAULT_NAMESPACE: &str = "kube-system";
+
+/// The cluster to talk to.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct ClusterArgs {
+    /// Kubeconfig to use instead of $KUBECONFIG, ~/.kube/config or the pod's own credentials.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Namespace of the ConfigMaps and of the lock, instead of the one in nodecfg.yaml or kube-system.
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<NamespaceName>,
+    /// How long one request may take with all its retries, while the API server is overloaded or away.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    request_timeout: Duration,
+}
+
+impl ClusterArgs {
+    /// Makes a reader that keeps the labels that `keys` names.
+    pub(super) async fn reader(&self, keys: LabelKeys) -> Result<ClusterReader, Failure> {
+        let options = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
+        let connection = connect(&options, &Environment::capture()).await?;
+        Ok(self.reader_over(connection.client, &connection.server, keys))
+    }
+
+    /// The same over a client that is there already.
+    pub(super) fn reader_over(&self, client: kube::Client, server: &str, keys: LabelKeys) -> ClusterReader {
+        let options = ReaderOptions {
+            label_keys: keys,
+            patience: self.request_timeout,
+            seed: fastrand::u64(..),
+            ..ReaderOptions::default()
+        };
+        ClusterReader::new(client, server, options)
+    }
+
+    /// Where ConfigMaps go: as the command line says, else as the repository says, else the default.
+    pub(super) fn namespace(&self, desired: Option<&Desired>) -> Result<NamespaceName, Failure> {
+        let said = self.namespace.clone().or_else(|| desired.and_then(|desired| desired.namespace.clone()));
+        said.map_or_else(
+            || NamespaceName::new(DEFAULT_NAMESPACE).map_err(|error| Failure::usage(error.to_string(), "")),
+            Ok,
+        )
+    }
+}
+
+/// The labels that the pools' selectors look at: no others are kept of a node.
+pub(super) fn label_keys(desired: &Desired) -> LabelKeys {
+    let keys: BTreeSet<String> =
+        desired.pools.values().flat_map(|pool| pool.selector.keys()).map(str::to_owned).collect();
+    LabelKeys::Only(keys)
+}
+
+/// A duration as Go and kubectl write it: `30s`, `5m`, `1h30m`.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|problem| format!("{problem}; write a duration such as 30s, 5m or 1h30m"))
+}

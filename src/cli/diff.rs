@@ -1,0 +1,41 @@
+//! `nodecfg diff`: what a sync would do.
+
+use super::cluster_args::{ClusterArgs, label_keys};
+use super::observe::{Allowances, Planned, plan, warn};
+use super::repository_args::RepositoryArgs;
+use super::{Exit, Failure, Terminal};
+use crate::report::{self, Format, plan_json, plan_markdown, plan_text};
+
+/// Show what a sync would do: per pool, which fields change, on which nodes, in which order. Changes nothing.
+///
+/// Exits with 1 when there is something to do.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    allowances: Allowances,
+}
+
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let loaded = args.repository.load()?;
+    warn(&loaded, terminal)?;
+    let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
+    let namespace = args.cluster.namespace(Some(&loaded.desired))?;
+    let Planned { plan, .. } = plan(&loaded.desired, &reader, args.allowances.options(namespace)).await?;
+    write_plan(&plan, format, terminal)?;
+    Ok(if plan.has_changes() { Exit::Changes } else { Exit::Done })
+}
+
+/// Writes a plan in any format.
+pub(super) fn write_plan(plan: &crate::plan::Plan, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
+    match format {
+        Format::Text => plan_text::write(&mut terminal.out, plan)?,
+        Format::Markdown => plan_markdown::write(&mut terminal.out, plan)?,
+        Format::Json => report::json(&mut terminal.out, &plan_json::document(plan)?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &plan_json::document(plan)?)?,
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! From a repository and a cluster to a checked plan: what `diff`, `sync` and `verify` have in common.
+
+use super::Failure;
+use super::repository_args::Loaded;
+use super::terminal::Terminal;
+use crate::cluster::{ClusterReader, observe};
+use crate::desired::Desired;
+use crate::names::NamespaceName;
+use crate::observed::Observed;
+use crate::plan::{self, Options, Plan};
+use crate::report::findings;
+
+/// A plan and what it was made from.
+pub(super) struct Planned {
+    pub(super) plan: Plan,
+    pub(super) observed: Observed,
+    pub(super) options: Options,
+}
+
+/// Says what the repository's author may want to know, on standard error.
+pub(super) fn warn(loaded: &Loaded, terminal: &mut Terminal) -> Result<(), Failure> {
+    Ok(findings::each(&mut terminal.err, &loaded.snapshot, &loaded.findings)?)
+}
+
+/// Looks at the cluster, makes the plan, and checks its invariants.
+pub(super) async fn plan(desired: &Desired, reader: &ClusterReader, options: Options) -> Result<Planned, Failure> {
+    let questions = |observed: &Observed| plan::questions(desired, observed, &options.namespace);
+    let observed = observe::observe(reader, options.namespace.as_str(), questions).await?;
+    let plan = plan::make(desired, &observed, &options).map_err(Failure::Problems)?;
+    let violations = plan::check(&plan, &observed);
+    if violations.is_empty() { Ok(Planned { plan, observed, options }) } else { Err(Failure::Violations(violations)) }
+}
+
+/// What a user allows a plan to do.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(super) struct Allowances {
+    /// Also move nodes that point at ConfigMaps which this fleet does not manage.
+    #[arg(long)]
+    take_over: bool,
+    /// Accept a repository without pools, and pools whose nodes all left them.
+    #[arg(long)]
+    allow_empty: bool,
+}
+
+impl Allowances {
+    pub(super) fn options(self, namespace: NamespaceName) -> Options {
+        Options { namespace, take_over: self.take_over, allow_empty: self.allow_empty }
+    }
+}

@@ -1,0 +1,118 @@
+//! `nodecfg sync`: the reconciler.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::cluster_args::{ClusterArgs, label_keys, parse_duration};
+use super::observe::{Allowances, Planned, plan, warn};
+use super::repository_args::{Loaded, RepositoryArgs};
+use super::run::{self, Audience};
+use super::sandbox::SandboxArgs;
+use super::{Exit, Failure, Terminal, diff};
+use crate::cluster::lease::{self, HeldLock, LockOptions};
+use crate::cluster::{ClusterReader, ClusterWriter};
+use crate::plan::Options;
+use crate::report::Format;
+use crate::rollout::execute::{Rollout, Stop, execute};
+use crate::rollout::machine::Mode;
+
+/// Make the cluster match the repository: create ConfigMaps, assign nodes a few at a time, and wait until each proves
+/// that it runs its configuration.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    allowances: Allowances,
+    /// Show the plan and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Point a node that failed back at what it had before.
+    #[arg(long)]
+    rollback_on_failure: bool,
+    /// How long to wait for another sync of the same fleet to end.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
+    lock_timeout: Duration,
+    /// How many assignments may be on their way to the API server at a time.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
+}
+
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    if !args.dry_run {
+        run::require_stream_format(format)?;
+    }
+    let loaded = args.repository.load()?;
+    warn(&loaded, terminal)?;
+    let keys = label_keys(&loaded.desired);
+    let sandbox = args.sandbox.fitted(&loaded, terminal).await?;
+    let reader = match &sandbox {
+        Some(sandbox) => args.cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
+        None => args.cluster.reader(keys).await?,
+    };
+    let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
+    run::open(loaded.desired.fleet.as_str(), &loaded.revision(), server, format, terminal)?;
+    let namespace = args.cluster.namespace(Some(&loaded.desired))?;
+    let options = args.allowances.options(namespace);
+    let exit = if args.dry_run {
+        let planned = plan(&loaded.desired, &reader, options).await?;
+        diff::write_plan(&planned.plan, format, terminal)?;
+        Exit::Done
+    } else {
+        let stop = run::stop_on_signals();
+        let lock = args.lock(&loaded, &reader, &options).await?;
+        let result = args.reconcile(&loaded, &reader, &lock, options, stop, format, verbose, terminal).await;
+        lock.release().await;
+        result?
+    };
+    if let Some(sandbox) = sandbox {
+        sandbox.stop(None).await;
+    }
+    Ok(exit)
+}
+
+impl Args {
+    async fn lock(&self, loaded: &Loaded, reader: &ClusterReader, options: &Options) -> Result<HeldLock, Failure> {
+        let host = hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
+        let identity = lease::identity(&host, std::process::id(), fastrand::u64(..));
+        let lock = LockOptions {
+            timeout: self.lock_timeout,
+            ..LockOptions::new(options.namespace.as_str(), loaded.desired.fleet.clone(), identity)
+        };
+        Ok(lease::acquire(reader, lock).await?)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is one thing that a run needs, and none belongs to another")]
+    async fn reconcile(
+        &self,
+        loaded: &Loaded,
+        reader: &ClusterReader,
+        lock: &HeldLock,
+        options: Options,
+        stop: watch::Receiver<Stop>,
+        format: Format,
+        verbose: u8,
+        terminal: &mut Terminal,
+    ) -> Result<Exit, Failure> {
+        let Planned { plan, observed, options } = plan(&loaded.desired, reader, options).await?;
+        let mut audience = Audience::gather(&plan, format, verbose, terminal)?;
+        let rollout = Rollout {
+            plan: &plan,
+            desired: &loaded.desired,
+            observed: &observed,
+            options: &options,
+            mode: Mode { assign: true, rollback_on_failure: self.rollback_on_failure, timeout: None },
+            concurrency: usize::from(self.concurrency),
+        };
+        let writer = ClusterWriter::new(reader.clone(), lock);
+        let mut listen = |now, progress: &_| audience.tell(now, progress);
+        let execution = execute(rollout, reader, &writer, lock.lost(), stop, &mut listen).await?;
+        audience.dismiss(&execution, terminal)?;
+        Ok(run::exit_of(&execution))
+    }
+}

@@ -1,0 +1,203 @@
+//! A whole embedded cluster: API server, Nodes, and a kubelet for each.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use tower::ServiceExt as _;
+
+use super::api::{Api, ApiOptions, Character, User};
+use super::face::ServerFace;
+use super::face::kubeconfig::{Kubeconfig, SaveError};
+use super::face::serve::{self, ServeError, Serving};
+use super::face::wire::Wire;
+use super::kubelets::{Faults, Kubelets, Options as KubeletOptions, StartError};
+use super::nodes::{self, CreateError, NodeSpec};
+use crate::clock;
+
+/// How many Nodes are created at a time.
+const CREATED_AT_A_TIME: usize = 32;
+/// How long requests under way may take when the sandbox ends.
+const GRACE: Duration = Duration::from_secs(1);
+/// What errors call the server of a client within the process.
+const IN_PROCESS: &str = "https://sandbox.invalid";
+
+/// How a sandbox is to be.
+#[derive(Debug, Clone)]
+pub struct EmbeddedOptions {
+    /// Which API server it behaves like.
+    pub character: Character,
+    /// Seeds everything that looks random.
+    pub seed: u64,
+    /// How many times faster than real its kubelets are.
+    pub speed: f64,
+    /// What goes wrong on which node.
+    pub faults: Faults,
+    /// Whether kubelets emit Events.
+    pub events: bool,
+    /// Container images that each Node lists: they are what makes real Nodes large.
+    pub images: usize,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self { character: Character::V1_21, seed: 0, speed: 1.0, faults: Faults::default(), events: true, images: 10 }
+    }
+}
+
+/// Why a sandbox did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// A fault names a node that there is not.
+    #[error("cannot give a fault to node {0}: the sandbox has no such node")]
+    UnknownNode(String),
+    /// A number of nodes or a name makes no sense.
+    #[error("cannot make the sandbox's nodes: {0}")]
+    Nodes(String),
+    /// A node could not be created.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The kubelets did not start.
+    #[error(transparent)]
+    Kubelets(#[from] StartError),
+    /// It cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The kubeconfig cannot be written.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+}
+
+impl SandboxError {
+    /// The way out.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::UnknownNode(_) => "nodes are named <pool>-<number>; start it without --fault to see their names",
+            Self::Nodes(_) => "pool names are DNS labels: lower-case letters, digits and '-'",
+            Self::Create(_) | Self::Kubelets(_) => "this is a bug in the sandbox, or the machine is out of memory",
+            Self::Serve(_) => "choose another --port, or leave it out to have a free one picked",
+            Self::Save(_) => "choose another path for --kubeconfig-out",
+        }
+        .to_owned()
+    }
+}
+
+/// An embedded cluster. Dropping it ends it.
+pub struct Embedded {
+    api: Api,
+    wire: Wire,
+    kubelets: Kubelets,
+    token: String,
+}
+
+impl Embedded {
+    /// Starts a cluster with these nodes.
+    ///
+    /// # Errors
+    /// When a fault names no node, or nodes or kubelets do not come up.
+    pub async fn start(options: EmbeddedOptions, specs: Vec<NodeSpec>) -> Result<Self, SandboxError> {
+        if let Some(unknown) = options.faults.nodes().find(|node| specs.iter().all(|spec| spec.name != **node)) {
+            return Err(SandboxError::UnknownNode(unknown.to_string()));
+        }
+        let mut random = fastrand::Rng::with_seed(options.seed);
+        let token: String = std::iter::repeat_with(|| random.alphanumeric()).take(32).collect();
+        let api = Api::new(ApiOptions {
+            character: options.character,
+            seed: options.seed,
+            tokens: BTreeMap::from([(token.clone(), User::admin("sandbox"))]),
+            face: Some(Arc::new(ServerFace::new(options.character))),
+            ..ApiOptions::default()
+        });
+        let client = api.client();
+        let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&options.faults)).collect();
+        nodes::create(&client, specs, clock::now(), options.images, CREATED_AT_A_TIME).await?;
+        let kubelets = Kubelets::start(
+            client,
+            KubeletOptions {
+                speed: options.speed,
+                seed: options.seed,
+                faults: options.faults,
+                events: options.events,
+                ..KubeletOptions::default()
+            },
+        )
+        .await?;
+        Ok(Self { api, wire: Wire::new(), kubelets, token })
+    }
+
+    /// The API server itself.
+    #[must_use]
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// The request log and the faults on the wire of everybody but the kubelets.
+    #[must_use]
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// The simulated kubelets.
+    #[must_use]
+    pub fn kubelets(&self) -> &Kubelets {
+        &self.kubelets
+    }
+
+    /// A client within the process, behind the wire, as an administrator.
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
+        self.client_as(User::admin("sandbox"))
+    }
+
+    /// The same as somebody else.
+    #[must_use]
+    pub fn client_as(&self, user: User) -> kube::Client {
+        let service = self.wire.service(self.api.router()).map_request(move |request: Request<kube::client::Body>| {
+            let (mut parts, body) = request.into_parts();
+            parts.extensions.insert(user.clone());
+            Request::from_parts(parts, Body::new(body))
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// What errors call the server of [`client`](Self::client).
+    #[must_use]
+    pub fn in_process_server(&self) -> &'static str {
+        IN_PROCESS
+    }
+
+    /// Serves it over HTTPS on loopback.
+    ///
+    /// # Errors
+    /// When the port cannot be had.
+    pub async fn serve(&self, port: Option<u16>) -> Result<Serving, SandboxError> {
+        let options = serve::Options { port, ..serve::Options::default() };
+        Ok(serve::serve(self.wire.wrap(self.api.router()), options).await?)
+    }
+
+    /// What kubectl needs to reach it.
+    #[must_use]
+    pub fn kubeconfig(&self, serving: &Serving) -> Kubeconfig {
+        Kubeconfig { server: serving.url(), ca_pem: serving.ca_pem().to_owned(), token: self.token.clone() }
+    }
+
+    /// Writes the kubeconfig, readable by its owner alone.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save_kubeconfig(&self, serving: &Serving, path: &Path) -> Result<(), SandboxError> {
+        Ok(self.kubeconfig(serving).save(path)?)
+    }
+
+    /// Ends it; requests under way are finished first.
+    pub async fn stop(self, serving: Option<Serving>) {
+        self.kubelets.stop().await;
+        if let Some(serving) = serving {
+            serving.stop(GRACE).await;
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! kubectl, unmodified, against the sandbox in both its characters. Skipped visibly where no kubectl is on the PATH.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use nodecfg::sandbox::api::{Api, Character, User};
+use nodecfg::sandbox::face::ServerFace;
+use nodecfg::sandbox::face::kubeconfig::Kubeconfig;
+use nodecfg::sandbox::face::serve::{Options, Serving, serve};
+use nodecfg::sandbox::face::wire::Wire;
+use serde_json::{Value, json};
+
+const TOKEN: &str = "sandbox-token";
+
+struct Sandbox {
+    character: Character,
+    // Dropped in this order: the server lives on the runtime.
+    _serving: Serving,
+    _runtime: tokio::runtime::Runtime,
+    home: tempfile::TempDir,
+    wire: Wire,
+}
+
+/// What one run of kubectl brought.
+struct Run {
+    ok: bool,
+    out: String,
+    err: String,
+}
+
+impl Run {
+    #[track_caller]
+    fn succeeds(self) -> String {
+        assert!(self.ok, "kubectl failed\n--- stdout\n{}--- stderr\n{}", self.out, self.err);
+        self.out
+    }
+
+    #[track_caller]
+    fn fails(self) -> String {
+        assert!(!self.ok, "kubectl succeeded\n--- stdout\n{}", self.out);
+        self.err
+    }
+}
+
+impl Sandbox {
+    fn start(character: Character) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let wire = Wire::new();
+        let serving = runtime.block_on(async {
+            let api = api(character);
+            serve(wire.wrap(api.router()), Options::default()).await.unwrap()
+        });
+        let home = tempfile::tempdir().unwrap();
+        let kubeconfig =
+            Kubeconfig { server: serving.url(), ca_pem: serving.ca_pem().to_owned(), token: TOKEN.to_owned() };
+        kubeconfig.save(&home.path().join("config")).unwrap();
+        Self { character, _serving: serving, _runtime: runtime, home, wire }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .args(arguments)
+            .env("KUBECONFIG", self.home.path().join("config"))
+            // Its cache must not be shared with another sandbox on the same port, nor with the user's clusters.
+            .env("HOME", self.home.path())
+            .env_remove("KUBECTL_EXTERNAL_DIFF")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs kubectl to its end.
+    fn run(&self, arguments: &[&str]) -> Run {
+        self.fed(arguments, "")
+    }
+
+    /// Runs kubectl to its end with this on its standard input.
+    fn fed(&self, arguments: &[&str], input: &str) -> Run {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        Run {
+            ok: output.status.success(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str]) -> String {
+        let shown = arguments.join(" ");
+        let run = self.run(arguments);
+        assert!(run.ok, "{:?}: kubectl {shown}\n--- stdout\n{}--- stderr\n{}", self.character, run.out, run.err);
+        run.out
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(&[arguments, &["-o", "json"]].concat())).expect("is JSON")
+    }
+
+    #[track_caller]
+    fn create(&self, object: &Value) {
+        self.fed(&["create", "-f", "-"], &object.to_string()).succeeds();
+    }
+
+    /// Runs kubectl on and on; its lines come through the channel.
+    fn follow(&self, arguments: &[&str]) -> Follow {
+        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let (lines, received) = mpsc::channel();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if lines.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Follow { child, lines: received }
+    }
+}
+
+struct Follow {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Follow {
+    #[track_caller]
+    fn line(&self) -> String {
+        self.lines.recv_timeout(Duration::from_secs(20)).expect("a line within 20 s")
+    }
+
+    #[track_caller]
+    fn ends_well(mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a test against both characters, where there is a kubectl.
+fn on_both(test: impl Fn(&Sandbox)) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let kubectl: Option<PathBuf> = std::env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file());
+    if kubectl.is_none() {
+        eprintln!("SKIPPED: no kubectl on the PATH");
+        return;
+    }
+    for character in [Character::V1_21, Character::V1_36] {
+        test(&Sandbox::start(character));
+    }
+}
+
+fn node(name: &str, pool: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": pool}},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}],
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "capacity": {"cpu": "4", "memory": "8Gi"}, "allocatable": {"cpu": "4", "memory": "8Gi"},
+            "nodeInfo": {"kubeletVersion": "v1.21.1", "osImage": "Linux", "kernelVersion": "6.1", "containerRuntimeVersion":
+                "containerd://1.6", "architecture": "amd64", "operatingSystem": "linux", "machineID": "", "systemUUID": "",
+                "bootID": "", "kubeProxyVersion": ""}
+        }
+    })
+}
+
+/// The words of a line, as columns.
+fn columns(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+#[test]
+fn get_in_every_form() {
+    on_both(|sandbox| {
+        for (name, pool) in [("n1", "a"), ("n2", "a"), ("n3", "b")] {
+            sandbox.create(&node(name, pool));
+        }
+        let table = sandbox.ok(&["get", "nodes"]);
+        let lines: Vec<_> = table.lines().map(columns).collect();
+        assert_eq!(lines[0], ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]);
+        assert_eq!((lines.len(), lines[1][0], lines[1][1], lines[1][4]), (4, "n1", "Ready", "v1.21.1"));
+        let wide = sandbox.ok(&["get", "no", "n1", "-o", "wide"]);
+        assert!(wide.contains("INTERNAL-IP") && wide.contains("10.0.0.1") && wide.contains("containerd://1.6"), "{wide}");
+        assert_eq!(sandbox.ok(&["get", "nodes", "-o", "name"]), "node/n1\nnode/n2\nnode/n3\n");
+        assert_eq!(sandbox.ok(&["get", "nodes", "-l", "pool=b", "-o", "name"]), "node/n3\n");
+        assert_eq!(sandbox.ok(&["get", "nodes", "-l", "pool in (b,c)", "--no-headers"]).lines().count(), 1);
+        assert_eq!(sandbox.ok(&["get", "nodes", "--chunk-size=1", "--no-headers"]).lines().count(), 3);
+        assert_eq!(sandbox.ok(&["get", "node", "n1", "-o", "jsonpath={.metadata.labels.pool}"]), "a");
+        assert!(sandbox.ok(&["get", "nodes", "--show-labels"]).contains("pool=a"));
+        assert_eq!(columns(&sandbox.ok(&["get", "nodes", "-L", "pool", "--no-headers"]))[5], "a");
+        let yaml = sandbox.ok(&["get", "node", "n1", "-o", "yaml"]);
+        assert!(yaml.starts_with("apiVersion: v1\n") && yaml.contains("kind: Node"), "{yaml}");
+        assert_eq!(sandbox.json(&["get", "nodes"])["items"].as_array().unwrap().len(), 3);
+        assert_eq!(sandbox.json(&["get", "node/n2"])["kind"], "Node");
+        let missing = sandbox.run(&["get", "node", "nowhere"]).fails();
+        assert!(missing.contains(r#"nodes "nowhere" not found"#), "{missing}");
+        assert!(sandbox.ok(&["get", "namespaces"]).contains("kube-system"));
+        let custom = sandbox.ok(&["get", "nodes", "--sort-by=.metadata.name", "-o", "custom-columns=N:.metadata.name"]);
+        assert_eq!(custom, "N\nn1\nn2\nn3\n");
+        assert!(sandbox.ok(&["get", "nodes,namespaces"]).contains("namespace/default"));
+    });
+}
+
+#[test]
+fn get_watch_prints_changes_as_they_come() {
+    on_both(|sandbox| {
+        sandbox.create(&node("n1", "a"));
+        let watch = sandbox.follow(&["get", "nodes", "-w"]);
+        assert_eq!(columns(&watch.line())[0], "NAME");
+        assert_eq!(columns(&watch.line())[..2], ["n1", "Ready"]);
+        sandbox.create(&node("n2", "a"));
+        assert_eq!(columns(&watch.line())[..2], ["n2", "Ready"]);
+        sandbox.ok(&["patch", "node", "n1", "-p", r#"{"spec":{"unschedulable":true}}"#]);
+        let mut line = watch.line();
+        // The taint manager of a real cluster would follow; what comes next is about n1 in any case.
+        while columns(&line)[1] == "Ready" {
+            line = watch.line();
+        }
+        assert_eq!(columns(&line)[..2], ["n1", "Ready,SchedulingDisabled"]);
+        let named = sandbox.follow(&["get", "node", "n2", "-o", "name", "--watch-only"]);
+        while sandbox.wire.log.count("watch", "nodes") < 2 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        sandbox.ok(&["label", "node", "n2", "x=y"]);
+        assert_eq!(named.line(), "node/n2");
+    });
+}
+
+#[test]
+fn describe() {
+    on_both(|sandbox| {
+        sandbox.create(&node("n1", "a"));
+        sandbox.create(&json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "n1.1", "namespace": "default"}, "type": "Normal",
+            "reason": "NodeConfigAssigned", "message": "assigned x", "source": {"component": "nodecfg"}, "count": 1,
+            "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z",
+            "involvedObject": {"kind": "Node", "name": "n1", "uid": "n1", "apiVersion": "v1"}
+        }));
+        let text = sandbox.ok(&["describe", "node", "n1"]);
+        assert!(text.contains("pool=a") && text.contains("KubeletReady") && text.contains("NodeConfigAssigned"), "{text}");
+        sandbox.ok(&["create", "configmap", "c", "--from-literal=kubelet=x"]);
+        assert!(sandbox.ok(&["describe", "configmap", "c"]).contains("kubelet:"));
+        let events = sandbox.ok(&["get", "events", "--field-selector", "involvedObject.name=n1"]);
+        assert!(events.contains("assigned x") && events.contains("node/n1"), "{events}");
+        assert!(sandbox.ok(&["events", "--for", "node/n1"]).contains("assigned x"));
+        assert!(sandbox.ok(&["get", "events.events.k8s.io"]).contains("assigned x"));
+    });
+}
+
+#[test]
+fn create_and_delete() {
+    on_both(|sandbox| {
+        let file = sandbox.home.path().join("kubelet.yaml");
+        std::fs::write(&file, "kind: KubeletConfiguration\n").unwrap();
+        let from = format!("--from-file=kubelet={}", file.display());
+        assert_eq!(sandbox.ok(&["create", "configmap", "c", &from, "-n", "kube-system"]), "configmap/c created\n");
+        assert_eq!(
+            sandbox.json(&["get", "cm", "c", "-n", "kube-system"])["data"]["kubelet"],
+            "kind: KubeletConfiguration\n"
+        );
+        assert_eq!(columns(&sandbox.ok(&["get", "cm", "-A", "--no-headers"]))[..3], ["kube-system", "c", "1"]);
+        let again = sandbox.run(&["create", "configmap", "c", "-n", "kube-system"]).fails();
+        assert!(again.contains("already exists"), "{again}");
+        let dry = sandbox.ok(&["create", "configmap", "d", "--dry-run=server"]);
+        assert_eq!(dry, "configmap/d created (server dry run)\n");
+        sandbox.run(&["get", "cm", "d"]).fails();
+        assert_eq!(sandbox.ok(&["create", "namespace", "team"]), "namespace/team created\n");
+        let unknown = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "u"}, "dta": {}});
+        let refused = sandbox.fed(&["create", "-f", "-"], &unknown.to_string()).fails();
+        assert!(refused.contains(r#"unknown field "dta""#), "{refused}");
+        let lax = sandbox.fed(&["create", "--validate=false", "-f", "-"], &unknown.to_string());
+        assert_eq!(lax.succeeds(), "configmap/u created\n");
+        let immutable = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "i"}, "immutable": true, "data": {"a": "1"}
+        });
+        sandbox.create(&immutable);
+        let refused = sandbox.run(&["patch", "cm", "i", "-p", r#"{"data":{"a":"2"}}"#]).fails();
+        assert!(refused.contains("immutable"), "{refused}");
+        assert_eq!(sandbox.ok(&["delete", "configmap", "u", "i"]), "configmap \"u\" deleted\nconfigmap \"i\" deleted\n".replace(
+            " deleted", deleted(&sandbox.ok(&["delete", "configmap", "c", "-n", "kube-system"]))));
+        sandbox.run(&["get", "cm", "u"]).fails();
+        sandbox.ok(&["delete", "cm", "nothing", "--ignore-not-found"]);
+        sandbox.ok(&["create", "cm", "x"]);
+        sandbox.ok(&["delete", "cm", "--all"]);
+        assert_eq!(sandbox.ok(&["get", "cm", "-o", "name"]), "");
+    });
+}
+
+/// How this kubectl ends the line about a deleted object: newer ones name the namespace.
+fn deleted(line: &str) -> &'static str {
+    if line.contains("from") { " deleted from default namespace" } else { " deleted" }
+}
+
+#[test]
+fn every_patch_type() {
+    on_both(|sandbox| {
+        sandbox.create(&node("n1", "a"));
+        sandbox.ok(&["patch", "node", "n1", "--type=merge", "-p", r#"{"metadata":{"labels":{"merge":"1"}}}"#]);
+        sandbox.ok(&["patch", "node", "n1", "--type=json", "-p", r#"[{"op":"add","path":"/metadata/labels/json","value":"1"}]"#]);
+        sandbox.ok(&["patch", "node", "n1", "-p", r#"{"metadata":{"labels":{"strategic":"1"}}}"#]);
+        let labels = sandbox.json(&["get", "node", "n1"])["metadata"]["labels"].clone();
+        assert_eq!(labels, json!({"pool": "a", "merge": "1", "json": "1", "strategic": "1"}));
+        let test = r#"[{"op":"test","path":"/metadata/labels/json","value":"2"}]"#;
+        sandbox.run(&["patch", "node", "n1", "--type=json", "-p", test]).fails();
+        let strategic = r#"{"status":{"conditions":[{"type":"Extra","status":"True"}]}}"#;
+        sandbox.ok(&["patch", "node", "n1", "--subresource=status", "-p", strategic]);
+        let conditions = sandbox.json(&["get", "node", "n1"])["status"]["conditions"].clone();
+        assert_eq!(conditions.as_array().unwrap().len(), 2, "merged by type: {conditions}");
+        let source = r#"{"spec":{"configSource":{"configMap":{"name":"c","namespace":"kube-system","kubeletConfigKey":"kubelet"}}}}"#;
+        sandbox.ok(&["patch", "node", "n1", "--type=merge", "-p", source]);
+        let kept = sandbox.json(&["get", "node", "n1"])["spec"]["configSource"].is_object();
+        assert_eq!(kept, sandbox.character == Character::V1_21);
+    });
+}
+
+#[test]
+fn label_annotate_cordon_taint() {
+    on_both(|sandbox| {
+        sandbox.create(&node("n1", "a"));
+        assert_eq!(sandbox.ok(&["label", "node", "n1", "tier=gold"]), "node/n1 labeled\n");
+        sandbox.run(&["label", "node", "n1", "tier=silver"]).fails();
+        sandbox.ok(&["label", "node", "n1", "tier=silver", "--overwrite"]);
+        sandbox.ok(&["label", "node", "n1", "pool-"]);
+        assert_eq!(sandbox.json(&["get", "node", "n1"])["metadata"]["labels"], json!({"tier": "silver"}));
+        assert_eq!(sandbox.ok(&["annotate", "nodes", "--all", "note=x"]), "node/n1 annotated\n");
+        assert_eq!(sandbox.json(&["get", "node", "n1"])["metadata"]["annotations"]["note"], "x");
+        sandbox.ok(&["cordon", "n1"]);
+        assert_eq!(columns(&sandbox.ok(&["get", "node", "n1", "--no-headers"]))[1], "Ready,SchedulingDisabled");
+        sandbox.ok(&["uncordon", "n1"]);
+        sandbox.ok(&["taint", "node", "n1", "k=v:NoSchedule"]);
+        assert!(sandbox.json(&["get", "node", "n1"])["spec"]["taints"].to_string().contains(r#""key":"k""#));
+    });
+}
+
+#[test]
+fn wait() {
+    on_both(|sandbox| {
+        let mut unready = node("n1", "a");
+        unready["status"]["conditions"][0]["status"] = "False".into();
+        sandbox.create(&unready);
+        sandbox.run(&["wait", "node/n1", "--for=condition=Ready", "--timeout=1s"]).fails();
+        let ready = sandbox.follow(&["wait", "node/n1", "--for=condition=Ready", "--timeout=20s"]);
+        let value = sandbox.follow(&["wait", "node/n1", "--for=jsonpath={.metadata.labels.x}=y", "--timeout=20s"]);
+        let gone = sandbox.follow(&["wait", "node/n1", "--for=delete", "--timeout=20s"]);
+        let status = r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
+        sandbox.ok(&["patch", "node", "n1", "--subresource=status", "-p", status]);
+        assert_eq!(ready.line(), "node/n1 condition met");
+        sandbox.ok(&["label", "node", "n1", "x=y"]);
+        assert_eq!(value.line(), "node/n1 condition met");
+        sandbox.ok(&["delete", "node", "n1"]);
+        ready.ends_well();
+        value.ends_well();
+        gone.ends_well();
+    });
+}
+
+#[test]
+fn apply_on_the_client() {
+    on_both(|sandbox| {
+        let map = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}).to_string();
+        let apply = |input: &str| sandbox.fed(&["apply", "-f", "-"], input).succeeds();
+        assert_eq!(apply(&map(json!({"a": "1", "b": "1"}))), "configmap/c created\n");
+        assert_eq!(apply(&map(json!({"a": "1", "b": "1"}))), "configmap/c unchanged\n");
+        assert_eq!(apply(&map(json!({"a": "2"}))), "configmap/c configured\n");
+        assert_eq!(sandbox.json(&["get", "cm", "c"])["data"], json!({"a": "2"}));
+        let diff = sandbox.fed(&["diff", "-f", "-"], &map(json!({"a": "3"})));
+        assert!(!diff.ok && diff.out.contains("+  a: \"3\""), "{}{}", diff.out, diff.err);
+        assert_eq!(sandbox.json(&["get", "cm", "c"])["data"], json!({"a": "2"}), "diff changed something");
+        sandbox.fed(&["diff", "-f", "-"], &map(json!({"a": "2"}))).succeeds();
+        // A Node's lists of conditions merge by type, which kubectl learns from the schema or knows.
+        assert_eq!(apply(&node("n1", "a").to_string()), "node/n1 created\n");
+        assert_eq!(apply(&node("n1", "b").to_string()), "node/n1 configured\n");
+        assert_eq!(sandbox.json(&["get", "node", "n1"])["metadata"]["labels"]["pool"], "b");
+        let replaced = sandbox.fed(&["replace", "-f", "-"], &map(json!({"z": "1"}))).succeeds();
+        assert_eq!(replaced, "configmap/c replaced\n");
+    });
+}
+
+#[test]
+fn apply_on_the_server() {
+    on_both(|sandbox| {
+        let map = |value: &str| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": value}}).to_string()
+        };
+        let apply = |manager: &str, value: &str, more: &[&str]| {
+            let manager = format!("--field-manager={manager}");
+            sandbox.fed(&[&["apply", "--server-side", &manager, "-f", "-"], more].concat(), &map(value))
+        };
+        assert_eq!(apply("one", "1", &[]).succeeds(), "configmap/c serverside-applied\n");
+        let conflict = apply("two", "2", &[]).fails();
+        assert!(conflict.contains("conflict with \"one\""), "{conflict}");
+        apply("two", "2", &["--force-conflicts"]).succeeds();
+        apply("two", "3", &["--dry-run=server"]).succeeds();
+        let object = sandbox.json(&["get", "cm", "c", "--show-managed-fields"]);
+        assert_eq!(object["data"]["a"], "2");
+        let managers: Vec<_> =
+            object["metadata"]["managedFields"].as_array().unwrap().iter().map(|entry| entry["manager"].clone()).collect();
+        assert!(managers.contains(&"two".into()), "{managers:?}");
+    });
+}
+
+#[test]
+fn discovery_and_reference() {
+    on_both(|sandbox| {
+        let resources = sandbox.ok(&["api-resources"]);
+        for row in [
+            "nodes no v1 false Node",
+            "configmaps cm v1 true ConfigMap",
+            "leases coordination.k8s.io/v1 true Lease",
+            "customresourcedefinitions crd,crds apiextensions.k8s.io/v1 false CustomResourceDefinition",
+        ] {
+            let found = resources.lines().any(|line| columns(line) == columns(row));
+            assert!(found, "{row}\n{resources}");
+        }
+        let namespaced = sandbox.ok(&["api-resources", "--namespaced=true", "--verbs=list", "-o", "name"]);
+        assert!(namespaced.contains("configmaps") && !namespaced.contains("nodes"), "{namespaced}");
+        let versions = sandbox.ok(&["api-versions"]);
+        assert!(versions.lines().any(|line| line == "v1") && versions.contains("coordination.k8s.io/v1"), "{versions}");
+        let version = sandbox.json(&["version"]);
+        let minor = if sandbox.character == Character::V1_21 { "21" } else { "36" };
+        assert_eq!(version["serverVersion"]["minor"], minor);
+
+        let text = sandbox.ok(&["explain", "node.spec.configSource"]);
+        let said = if sandbox.character == Character::V1_21 { "--dynamic-config-dir" } else { "dropped on write" };
+        assert!(text.contains(said) && text.contains("configMap"), "{text}");
+        let text = sandbox.ok(&["explain", "nodes"]);
+        assert!(text.contains("spec") && text.contains("A machine of the cluster"), "{text}");
+        assert!(sandbox.ok(&["explain", "node.status.conditions"]).contains("type"));
+        assert!(sandbox.ok(&["explain", "lease.spec.holderIdentity"]).contains("Who holds it"));
+        assert!(sandbox.ok(&["explain", "configmap", "--recursive"]).contains("immutable"));
+        assert!(sandbox.ok(&["explain", "events", "--api-version=events.k8s.io/v1"]).contains("regarding"));
+
+        assert_eq!(sandbox.ok(&["auth", "can-i", "patch", "nodes"]).trim(), "yes");
+        assert_eq!(sandbox.ok(&["get", "--raw", "/healthz"]).trim(), "ok");
+    });
+}
+
+#[test]
+fn custom_resources() {
+    on_both(|sandbox| {
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.dev"},
+            "spec": {
+                "group": "example.dev", "scope": "Namespaced",
+                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList",
+                    "shortNames": ["wg"], "categories": ["all"]},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                        "spec": {"type": "object", "description": "What is wanted.", "required": ["size"],
+                            "properties": {"size": {"type": "integer", "description": "How big."}}},
+                        "status": {"type": "object", "properties": {"ready": {"type": "string"}}}}}},
+                    "additionalPrinterColumns": [
+                        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+                        {"name": "Ready", "type": "string", "jsonPath": ".status.ready"},
+                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
+                }]
+            }
+        });
+        assert!(sandbox.fed(&["apply", "-f", "-"], &definition.to_string()).succeeds().ends_with("created\n"));
+        sandbox.ok(&["wait", "crd/widgets.example.dev", "--for=condition=Established", "--timeout=10s"]);
+        assert!(sandbox.ok(&["get", "crd"]).contains("CREATED AT"));
+        let widget = |size: Value| {
+            json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": size}}).to_string()
+        };
+        let apply = |input: &str| sandbox.fed(&["apply", "-f", "-"], input);
+        assert_eq!(apply(&widget(json!(1))).succeeds(), "widget.example.dev/w created\n");
+        assert_eq!(apply(&widget(json!(2))).succeeds(), "widget.example.dev/w configured\n");
+        apply(&widget(json!("big"))).fails();
+        sandbox.ok(&["patch", "widget", "w", "--type=merge", "--subresource=status", "-p", r#"{"status":{"ready":"yes"}}"#]);
+        let table = sandbox.ok(&["get", "wg"]);
+        let lines: Vec<_> = table.lines().map(columns).collect();
+        assert_eq!(lines[0], ["NAME", "SIZE", "READY", "AGE"]);
+        assert_eq!(lines[1][..3], ["w", "2", "yes"]);
+        assert!(sandbox.ok(&["get", "all"]).contains("widget.example.dev/w"));
+        assert!(sandbox.ok(&["explain", "widget.spec"]).contains("How big."));
+        let server_side = sandbox.fed(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &widget(json!(3)));
+        server_side.succeeds();
+        assert_eq!(sandbox.json(&["get", "widget", "w"])["spec"]["size"], 3);
+        assert!(sandbox.ok(&["api-resources", "--api-group=example.dev"]).contains("Widget"));
+        sandbox.ok(&["delete", "widget", "w"]);
+        sandbox.ok(&["delete", "crd", "widgets.example.dev"]);
+        sandbox.run(&["get", "widgets"]).fails();
+    });
+}
