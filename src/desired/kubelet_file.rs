@@ -34,7 +34,7 @@ pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
     for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         if document.root.get(key).is_none() {
             findings.push(
-                Finding::error("missing-field", format!("the configuration of the pool has no `{key}`"))
+                Finding::error("missing-field", format!("the configuration has no `{key}`"))
                     .at(document.root.place.clone())
                     .help(format!("write {key}: {wanted}")),
             );
