@@ -141,7 +141,12 @@ impl<'a> Builder<'a> {
             Event::Scalar(text, style, anchor, tag) => {
                 self.charge(0, text.len(), &place)?;
                 let tagged_text = self.tag(tag.as_deref(), "str", &place);
-                let scalar = Scalar { text: text.into_owned(), style: own_style(style), tagged_text };
+                let scalar = if tag.is_some() && !tagged_text {
+                    // Nothing that a later stage would have to complain about again.
+                    Scalar::plain("")
+                } else {
+                    Scalar { text: text.into_owned(), style: own_style(style), tagged_text }
+                };
                 (Value::Scalar(scalar), 1, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {

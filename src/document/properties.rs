@@ -94,24 +94,24 @@ fn read(text: &str) -> Document {
 /// Writes JSON as YAML in a style drawn from `dice`: order of keys, flow or block, quotes, comments, blank lines.
 fn write_loosely(value: &Json, dice: &mut impl FnMut() -> u8, indent: usize, out: &mut String) {
     match value {
-        Json::Object(map) if !map.is_empty() && dice() % 3 > 0 => {
+        Json::Object(map) if !map.is_empty() && dice() > 84 => {
             let mut entries: Vec<_> = map.iter().collect();
             let turn = usize::from(dice()) % entries.len();
             entries.rotate_left(turn);
             for (key, value) in entries {
                 out.push('\n');
-                if dice() % 4 == 0 {
+                if dice() < 64 {
                     out.push_str("  # a comment: yes\n\n");
                 }
                 out.push_str(&" ".repeat(indent));
                 // A key of one line is no longer than 1024 characters.
                 write_text(key, dice, out);
-                out.push_str(if dice() % 2 == 0 { ": " } else { ":   " });
+                out.push_str(if dice() < 128 { ": " } else { ":   " });
                 let deeper = indent + 1 + usize::from(dice() % 3);
                 write_loosely(value, dice, deeper, out);
             }
         }
-        Json::Array(items) if !items.is_empty() && dice() % 3 > 0 => {
+        Json::Array(items) if !items.is_empty() && dice() > 84 => {
             for item in items {
                 out.push('\n');
                 out.push_str(&" ".repeat(indent));
@@ -129,8 +129,8 @@ fn write_loosely(value: &Json, dice: &mut impl FnMut() -> u8, indent: usize, out
         }
         Json::String(text) => write_text(text, dice, out),
         Json::Null => out.push_str(["~", "null", "Null"][usize::from(dice() % 3)]),
-        Json::Bool(value) if dice() % 2 == 0 => out.push_str(if *value { "True" } else { "FALSE" }),
-        Json::Number(n) if dice() % 3 == 0 && n.as_u64().is_some() => {
+        Json::Bool(value) if dice() < 128 => out.push_str(if *value { "True" } else { "FALSE" }),
+        Json::Number(n) if dice() < 85 && n.as_u64().is_some() => {
             out.push_str(&format!("0x{:x}", n.as_u64().unwrap_or_default()));
         }
         other => out.push_str(&other.to_string()),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use git2::Repository;
 use walkdir::WalkDir;
 
-use super::links::{Entry, follow};
+use super::links::{Entry, Followed, follow};
 use super::text::{is_candidate, normalised, too_large, unusable};
 use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 
@@ -60,7 +60,7 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
         }
         entries.insert(path, entry);
     }
-    let (found, refused) = follow(&entries);
+    let Followed { files: found, refused } = follow(&entries);
     if found.len() > MAX_FILES {
         return Err(too_much(root));
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, Tree};
 
 use super::folder::relative;
-use super::links::{Entry, follow};
+use super::links::{Entry, Followed, follow};
 use super::text::{is_candidate, normalised, too_large, unusable};
 use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 use crate::finding::Finding;
@@ -55,7 +55,7 @@ pub(super) fn read(repository: &Repository, root: &Path, revision: Option<&str>)
     if walk.candidates > MAX_FILES {
         return Err(too_large());
     }
-    let (found, refused) = follow(&walk.entries);
+    let Followed { files: found, refused } = follow(&walk.entries);
     if found.len() > MAX_FILES {
         return Err(too_large());
     }
