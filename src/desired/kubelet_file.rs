@@ -14,7 +14,7 @@ use crate::kubelet::{API_VERSION, KIND, duration, quantity};
 /// missing, but not wrong.
 pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
     let Value::Mapping(map) = &document.root.value else {
-        findings.extend(wrong_type("the file", "a map", &document.root));
+        findings.extend(wrong_type("", "a map", &document.root));
         return;
     };
     for (key, wanted, code) in [("apiVersion", API_VERSION, "wrong-api-version"), ("kind", KIND, "wrong-kind")] {

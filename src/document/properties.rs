@@ -146,6 +146,84 @@ fn write_text(text: &str, dice: &mut impl FnMut() -> u8, out: &mut String) {
     }
 }
 
+/// A pointer that often leads somewhere in the values of `small`, though never to their root: json-patch refuses to
+/// remove or move that even where something takes its place.
+fn pointer() -> impl Strategy<Value = String> {
+    vec(prop_oneof![key(), "[0-3-]"], 1..4)
+        .prop_map(|tokens| tokens.into_iter().map(|token| format!("/{token}")).collect())
+}
+
+fn key() -> impl Strategy<Value = String> {
+    "[a-d]"
+}
+
+/// Small values with few keys, so that patches often hit. Whole numbers only: readers spell others differently.
+fn small(with_null: bool) -> impl Strategy<Value = Json> {
+    let leaf = prop_oneof![
+        Just(if with_null { Json::Null } else { Json::from("x") }),
+        (0..3).prop_map(Json::from),
+        key().prop_map(Json::from)
+    ];
+    leaf.prop_recursive(4, 20, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Json::from),
+            btree_map(key(), inner, 0..4).prop_map(|map| Json::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn operations() -> impl Strategy<Value = Json> {
+    let operation = (0..6, pointer(), pointer(), small(true)).prop_map(|(op, path, from, value)| match op {
+        0 => serde_json::json!({"op": "add", "path": path, "value": value}),
+        1 => serde_json::json!({"op": "remove", "path": path}),
+        2 => serde_json::json!({"op": "replace", "path": path, "value": value}),
+        3 => serde_json::json!({"op": "move", "path": path, "from": from}),
+        4 => serde_json::json!({"op": "copy", "path": path, "from": from}),
+        _ => serde_json::json!({"op": "test", "path": path, "value": value}),
+    });
+    vec(operation, 1..4).prop_map(Json::from)
+}
+
+/// Keys in order, as the tree gives them.
+fn sorted(value: Json) -> Json {
+    match value {
+        Json::Object(map) => {
+            let mut entries: Vec<_> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            Json::Object(entries.into_iter().collect())
+        }
+        Json::Array(items) => items.into_iter().map(sorted).collect(),
+        other => other,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The json-patch package is what the patches of the tree are held against.
+    #[test]
+    fn json_patches_do_what_json_patch_does(target in small(true), patch in operations()) {
+        let ours = super::apply_json_patch(read(&target.to_string()).root, &read(&patch.to_string()).root);
+        let mut theirs = target.clone();
+        let operations: json_patch::Patch = serde_json::from_value(patch).expect("a patch");
+        match json_patch::patch(&mut theirs, &operations) {
+            Ok(()) => prop_assert_eq!(ours.map(|node| node.to_json()).ok(), Some(sorted(theirs))),
+            Err(_) => prop_assert!(ours.is_err()),
+        }
+    }
+
+    #[test]
+    fn merge_patches_do_what_json_patch_does(target in small(false), patch in small(true)) {
+        let patch_node = read(&patch.to_string()).root;
+        let ours = super::lay_over(Some(read(&target.to_string()).root), &patch_node);
+        let mut theirs = target;
+        json_patch::merge(&mut theirs, &patch);
+        prop_assert_eq!(ours.to_json(), sorted(theirs));
+        let twice = super::lay_over(Some(ours.clone()), &patch_node);
+        prop_assert!(twice.same_content(&ours));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 

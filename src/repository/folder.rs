@@ -16,6 +16,8 @@ const MAX_DEPTH: usize = 32;
 /// Reads the folder `root`, which must be absolute and without links. Hidden files and folders are left out, and what
 /// git ignores where there is a repository.
 pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>) -> Result<Snapshot, RepositoryError> {
+    // A folder that git ignores as a whole was still asked for by name.
+    let repository = repository.filter(|repository| !repository.is_path_ignored(root).unwrap_or(false));
     let mut entries = BTreeMap::new();
     let mut walk = WalkDir::new(root).min_depth(1).max_depth(MAX_DEPTH).follow_links(false).into_iter();
     let mut candidates = 0_usize;

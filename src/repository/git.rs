@@ -24,7 +24,11 @@ pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryErro
     match Repository::discover(root) {
         Ok(repository) => Ok(Some(repository)),
         Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-        Err(error) if error.code() == ErrorCode::Owner => Err(RepositoryError::NotTrusted { path: root.to_owned() }),
+        Err(error) if error.code() == ErrorCode::Owner => {
+            // Trust is given to the top of a repository.
+            let top = root.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(root);
+            Err(RepositoryError::NotTrusted { path: top.to_owned() })
+        }
         Err(source) => Err(RepositoryError::Git { operation: "open the repository", path: root.to_owned(), source }),
     }
 }

@@ -245,4 +245,5 @@ fn ignored_files_of_a_working_tree_are_left_out() {
     let (folder, _) = repository(&[("nodecfg.yaml", ""), (".gitignore", "out/\n")]);
     write(folder.path(), "out/x.yaml", "");
     assert_eq!(names(&read(folder.path(), None, true).expect("reads")), ["nodecfg.yaml"]);
+    assert_eq!(names(&read(&folder.path().join("out"), None, true).expect("reads")), ["x.yaml"]);
 }
