@@ -40,6 +40,8 @@ pub fn build(snapshot: &Snapshot) -> Built {
     files.report_unused();
     let mut findings = files.findings;
     sort(&mut findings);
+    // A file that several pools use may have been found wanting for each.
+    findings.dedup();
     Built { desired: desired.filter(|_| !any_error(&findings)), findings }
 }
 
@@ -54,6 +56,8 @@ struct Files<'s> {
 impl Files<'_> {
     fn desired(&mut self) -> Option<Desired> {
         let (name, spec) = self.fleet();
+        // Without a usable name there is nothing desired, but pools are rendered all the same to find what is wrong.
+        let names = name.clone().or_else(|| FleetName::new(DEFAULT_FLEET).ok())?;
         let folders = self.pool_folders();
         if folders.is_empty() {
             self.findings.push(
@@ -65,7 +69,7 @@ impl Files<'_> {
         for folder in folders {
             match PoolName::new(&folder) {
                 Ok(pool_name) => {
-                    if let Some(pool) = self.pool(name.as_ref(), &spec, pool_name.clone()) {
+                    if let Some(pool) = self.pool(&names, &spec, pool_name.clone()) {
                         pools.insert(pool_name, pool);
                     }
                 }
@@ -111,63 +115,62 @@ impl Files<'_> {
         folders
     }
 
-    fn pool(&mut self, fleet: Option<&FleetName>, defaults: &FleetSpec, name: PoolName) -> Option<Pool> {
+    fn pool(&mut self, fleet: &FleetName, defaults: &FleetSpec, name: PoolName) -> Option<Pool> {
         let folder = format!("pools/{name}");
         let (pool_path, kubelet_path) = (format!("{folder}/pool.yaml"), format!("{folder}/kubelet.yaml"));
         let has = |path: &str| self.snapshot.files.contains_key(path);
         let (has_pool, has_kubelet) = (has(&pool_path), has(&kubelet_path));
-        let mut failed = false;
-        let mut spec = NodePoolSpec::default();
-        let mut place = Place::whole_file(kubelet_path.as_str());
-        if has_pool {
-            place = Place::whole_file(pool_path.as_str());
-            let before = self.findings.len();
-            let file = self.document(&pool_path).and_then(|d| read::node_pool(&d, name.as_str(), &mut self.findings));
-            failed = any_error(self.findings.get(before..).unwrap_or_default());
-            spec = match file {
-                Some(file) => file.spec,
-                None => return None,
-            };
-        }
-        let target = if spec.kubelet.local {
-            self.report_local(&spec);
-            // Named by the pool, though not used as long as it is local.
-            self.read.entry(kubelet_path).or_insert(None);
-            Some(PoolTarget::Local)
-        } else {
-            let layers = self.layers(&folder, &spec, has_kubelet.then_some(kubelet_path.as_str()));
-            if !has_kubelet && spec.kubelet.base.is_none() && spec.kubelet.patches.is_empty() {
-                let place = if has_pool { place.clone() } else { self.first_file(&format!("{folder}/")) };
-                self.findings.push(
-                    Finding::error("no-configuration", format!("pool {name} has no KubeletConfiguration"))
-                        .at(place)
-                        .help(format!(
-                            "write {kubelet_path}, or set spec.kubelet.base in pool.yaml, or spec.kubelet.local: true"
-                        )),
-                );
+        let place = Place::whole_file(if has_pool { pool_path.as_str() } else { kubelet_path.as_str() });
+        let (spec, sound) = if has_pool { self.pool_file(&pool_path, &name) } else { (NodePoolSpec::default(), true) };
+        let Some(spec) = Some(spec).filter(|_| sound) else {
+            // Its other files may be wrong too, and which of them are used is not known.
+            if has_kubelet {
+                self.file(&kubelet_path);
             }
-            let path = if has_kubelet { kubelet_path } else { pool_path };
-            match (layers, fleet) {
-                (Some(layers), Some(fleet)) => render(&layers, fleet, &name, path, &mut self.findings)
-                    .map(|rendered| PoolTarget::Config(Box::new(rendered))),
-                _ => None,
+            let prefix = format!("{folder}/");
+            for path in self.snapshot.files.keys().filter(|path| path.starts_with(&prefix)) {
+                self.read.entry(path.clone()).or_insert(None);
             }
-        };
-        if failed {
             return None;
-        }
+        };
+        let target = if spec.kubelet.local {
+            self.report_local(&spec, has_kubelet.then_some(kubelet_path));
+            PoolTarget::Local
+        } else if !has_kubelet && spec.kubelet.base.is_none() && spec.kubelet.patches.is_empty() {
+            let place = if has_pool { place } else { self.first_file(&format!("{folder}/")) };
+            let help =
+                format!("write {kubelet_path}, or set spec.kubelet.base or spec.kubelet.local: true in {pool_path}");
+            let message = format!("pool {name} has no KubeletConfiguration");
+            self.findings.push(Finding::error("no-configuration", message).at(place).help(help));
+            return None;
+        } else {
+            let layers = self.layers(&folder, &spec, has_kubelet.then_some(kubelet_path.as_str()))?;
+            let path = if has_kubelet { kubelet_path } else { pool_path };
+            PoolTarget::Config(Box::new(render(&layers, fleet, &name, path, &mut self.findings)?))
+        };
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let policy = spec.rollout.policy(&defaults.rollout);
-        Some(Pool { name, selector, priority: spec.priority, policy, target: target?, place })
+        Some(Pool { name, selector, priority: spec.priority, policy, target, place })
     }
 
-    fn report_local(&mut self, spec: &NodePoolSpec) {
-        for file in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
-            self.findings.push(
-                Finding::warning("local-ignores", format!("{:?} is not used: the pool is local", file.path))
-                    .at(file.place.clone())
-                    .help("remove it, or remove `local: true`"),
-            );
+    /// What a `pool.yaml` says, and whether it is without errors.
+    fn pool_file(&mut self, path: &str, name: &PoolName) -> (NodePoolSpec, bool) {
+        let before = self.findings.len();
+        let file = self.document(path).and_then(|d| read::node_pool(&d, name.as_str(), &mut self.findings));
+        let sound = file.is_some() && !any_error(self.findings.get(before..).unwrap_or_default());
+        (file.map(|file| file.spec).unwrap_or_default(), sound)
+    }
+
+    fn report_local(&mut self, spec: &NodePoolSpec, kubelet_path: Option<String>) {
+        let named = spec.kubelet.base.iter().chain(&spec.kubelet.patches);
+        let mut unused: Vec<_> = named.map(|file| (file.path.clone(), file.place.clone())).collect();
+        if let Some(path) = kubelet_path {
+            self.read.entry(path.clone()).or_insert(None);
+            unused.push((path.clone(), Place::whole_file(path)));
+        }
+        for (path, place) in unused {
+            let finding = Finding::warning("local-ignores", format!("{path} is not used: the pool is local"));
+            self.findings.push(finding.at(place).help("remove it, or remove `local: true`"));
         }
     }
 
@@ -178,18 +181,18 @@ impl Files<'_> {
         let (mut files, mut patches) = (Vec::new(), Vec::new());
         let base = spec.kubelet.base.as_ref().map(|base| self.referred(folder, base));
         for path in base.into_iter().chain(kubelet.map(|path| Some(path.to_owned()))) {
-            match path.and_then(|path| self.kubelet_document(&path)) {
+            match path.and_then(|path| self.file(&path)) {
                 Some(document) => files.push(document),
                 None => complete = false,
             }
         }
         for patch in &spec.kubelet.patches {
-            match self.referred(folder, patch).and_then(|path| self.kubelet_document(&path)) {
+            match self.referred(folder, patch).and_then(|path| self.patch(&path)) {
                 Some(document) => patches.push(document),
                 None => complete = false,
             }
         }
-        (complete && !(files.is_empty() && patches.is_empty())).then_some(Layers { files, patches })
+        complete.then_some(Layers { files, patches })
     }
 
     /// The path from the root of a file that is named from a folder; a finding when it names none.
@@ -218,6 +221,15 @@ impl Files<'_> {
         if self.snapshot.files.contains_key(&path) {
             return Some(path);
         }
+        // It may lie in a folder that was not entered, a submodule for one.
+        let mut above = path.as_str();
+        while let Some((folder, _)) = above.rsplit_once('/') {
+            if let Some(SnapshotFile::Unusable(finding)) = self.snapshot.files.get(folder) {
+                self.findings.push((**finding).clone().related(file.place.clone(), "needed here"));
+                return None;
+            }
+            above = folder;
+        }
         let help = match super::fields::nearest(&path, self.snapshot.files.keys().map(String::as_str)) {
             Some(near) => format!("there is {near}"),
             None => "only files that end in .yaml, .yml or .json are read, and in a git repository only committed ones"
@@ -227,11 +239,24 @@ impl Files<'_> {
         None
     }
 
-    /// A KubeletConfiguration or a patch of one, its fields checked.
-    fn kubelet_document(&mut self, path: &str) -> Option<Arc<Document>> {
+    /// A KubeletConfiguration, its fields checked once.
+    fn file(&mut self, path: &str) -> Option<Arc<Document>> {
         let document = self.document(path)?;
-        if self.checked.insert(path.to_owned()) && !matches!(kind_of_patch(&document.root), Ok(PatchKind::Json)) {
+        if self.checked.insert(path.to_owned()) {
             kubelet_file::check(&document, &mut self.findings);
+        }
+        Some(document)
+    }
+
+    /// A patch, its fields checked once. What a JSON patch adds is checked in the result.
+    fn patch(&mut self, path: &str) -> Option<Arc<Document>> {
+        let document = self.document(path)?;
+        if self.checked.insert(path.to_owned()) {
+            match kind_of_patch(&document.root) {
+                Ok(PatchKind::Merge) => kubelet_file::check(&document, &mut self.findings),
+                Ok(PatchKind::Json) => {}
+                Err(finding) => self.findings.push(*finding),
+            }
         }
         Some(document)
     }
@@ -288,21 +313,20 @@ impl Files<'_> {
 
     /// Files where files are expected to have an effect, and none has.
     fn report_unused(&mut self) {
-        for path in self.snapshot.files.keys() {
-            let expected = path.starts_with("pools/") || path.starts_with("base/") || path == "nodecfg.yml";
-            if !expected || self.read.contains_key(path) || !path.contains('/') && path != "nodecfg.yml" {
-                continue;
-            }
-            if matches!(self.snapshot.files.get(path), Some(SnapshotFile::Unusable(_))) && path.matches('/').count() < 2
-            {
+        for (path, file) in &self.snapshot.files {
+            let expected = path == "nodecfg.yml"
+                || path.starts_with("base/")
+                || path
+                    .strip_prefix("pools/")
+                    .is_some_and(|rest| rest.contains('/') || matches!(file, SnapshotFile::Text(_)));
+            if !expected || self.read.contains_key(path) {
                 continue;
             }
             let name = path.rsplit('/').next().unwrap_or(path);
             let help = match name {
                 "nodecfg.yml" | "pool.yml" | "kubelet.yml" => format!("call it {}", name.replace(".yml", ".yaml")),
-                _ if path.starts_with("base/") => {
-                    format!("name it in a pool.yaml: spec.kubelet.base: ../../{path}")
-                }
+                _ if path.starts_with("base/") => format!("name it in a pool.yaml: spec.kubelet.base: ../../{path}"),
+                _ if path.matches('/').count() == 1 => "put it into the folder of a pool, or remove it".to_owned(),
                 _ => "name it in pool.yaml under spec.kubelet.patches, or remove it".to_owned(),
             };
             let finding = Finding::warning("unused-file", format!("nothing uses {path}"));

@@ -29,9 +29,10 @@ pub(super) fn unknown(key: &str, path: &str, entry: &Entry, help: String) -> Fin
     Finding::error("unknown-field", format!("there is no field {key:?} {owner}")).at(entry.key_place.clone()).help(help)
 }
 
-/// The finding for a value of another type than its field's; `None` when the value was already found to be ambiguous.
+/// The finding for a value of another type than its field's, or for a file at the empty path; `None` when the value was already found to be ambiguous.
 pub(super) fn wrong_type(path: &str, expected: &str, node: &Node) -> Option<Finding> {
-    let finding = Finding::error("wrong-type", format!("`{path}` must be {expected}, not {}", node.describe()))
+    let what = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
+    let finding = Finding::error("wrong-type", format!("{what} must be {expected}, not {}", node.describe()))
         .at(node.place.clone())
         .label(format!("must be {expected}"));
     let Value::Scalar(scalar) = &node.value else { return Some(finding) };
@@ -57,7 +58,6 @@ impl<'n> Fields<'n> {
     /// Opens a map and reports every key that is not among `known`. `None` when it is no map.
     pub(super) fn open(node: &'n Node, path: &str, known: &[&str], findings: &mut Vec<Finding>) -> Option<Self> {
         let Value::Mapping(map) = &node.value else {
-            let path = if path.is_empty() { "the file" } else { path };
             findings.extend(wrong_type(path, "a map", node));
             return None;
         };

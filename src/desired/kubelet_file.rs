@@ -14,7 +14,7 @@ use crate::kubelet::{API_VERSION, KIND, duration, quantity};
 /// missing, but not wrong.
 pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
     let Value::Mapping(map) = &document.root.value else {
-        findings.extend(wrong_type("the file", "a map", &document.root));
+        findings.extend(wrong_type("", "a map", &document.root));
         return;
     };
     for (key, wanted, code) in [("apiVersion", API_VERSION, "wrong-api-version"), ("kind", KIND, "wrong-kind")] {
@@ -34,7 +34,7 @@ pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
     for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         if document.root.get(key).is_none() {
             findings.push(
-                Finding::error("missing-field", format!("the configuration of the pool has no `{key}`"))
+                Finding::error("missing-field", format!("the configuration has no `{key}`"))
                     .at(document.root.place.clone())
                     .help(format!("write {key}: {wanted}")),
             );
@@ -73,6 +73,15 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
         findings.extend(wrong_type(path, &expected, node).map(|finding| explained(finding, node, &field.types)));
         return;
     }
+    if field.types.contains(&FieldType::Integer)
+        && let Some(number) = whole(node)
+    {
+        let largest = i128::from(field.largest());
+        if !(-largest - 1..=largest).contains(&number) {
+            let message = format!("`{path}`: {number} is more than the field holds, {largest} at most");
+            findings.push(Finding::error("bad-value", message).at(node.place.clone()));
+        }
+    }
     match &node.value {
         Value::Mapping(map) => object(map, field.path, path, findings),
         Value::Sequence(list) => {
@@ -86,6 +95,16 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
     }
 }
 
+/// The whole number that a scalar is to the kubelet, which turns YAML into JSON first: 5.0 becomes 5 on the way.
+fn whole(node: &Node) -> Option<i128> {
+    match node.reading()? {
+        Reading::Int(value) => Some(value),
+        // Exact, since a float without a fraction is a whole number; beyond i128 the cast keeps to its bounds.
+        Reading::Float(value) if value.fract() == 0.0 => Some(value as i128),
+        _ => None,
+    }
+}
+
 fn fits(node: &Node, one: FieldType) -> bool {
     match (&node.value, one) {
         (Value::Mapping(_), FieldType::Object) | (Value::Sequence(_), FieldType::Array) => true,
@@ -93,9 +112,7 @@ fn fits(node: &Node, one: FieldType) -> bool {
             (Reading::Text(_), FieldType::String)
             | (Reading::Bool(_), FieldType::Boolean)
             | (Reading::Int(_) | Reading::Float(_), FieldType::Number | FieldType::Quantity) => true,
-            (Reading::Int(value), FieldType::Integer) => i64::try_from(value).is_ok(),
-            // The kubelet turns YAML into JSON first, where 5.0 becomes 5.
-            (Reading::Float(value), FieldType::Integer) => value.fract() == 0.0 && value.abs() < 9.2e18,
+            (_, FieldType::Integer) => whole(node).is_some(),
             (Reading::Text(text), FieldType::Duration) => duration::nanoseconds(text).is_ok(),
             (Reading::Text(text), FieldType::Quantity) => quantity::is_quantity(text),
             _ => false,
@@ -146,7 +163,7 @@ mod tests {
         let good = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\nport: 1e4\n\
                     evictionHard: {memory.available: 5%, imagefs.available: ~}\nclusterDNS: [10.0.0.10]\nsyncFrequency: 1m\n\
                     reservedMemory: [{numaNode: 0, limits: {memory: 1Gi, hugepages-2Mi: 5}}]\nfeatureGates: {Anything: true}\n\
-                    memoryThrottlingFactor: 0.9\nlogging: {flushFrequency: 5s}\nstaticPodURLHeader: {a.b: [c]}\nregisterNode: null\n";
+                    memoryThrottlingFactor: 0.9\npodPidsLimit: 2147483648\nlogging: {flushFrequency: 5s}\nstaticPodURLHeader: {a.b: [c]}\nregisterNode: null\n";
         assert_eq!(check_text(good), Vec::<String>::new());
         assert_eq!(check_text("logging: {flushFrequency: 5000000000}"), Vec::<String>::new());
     }

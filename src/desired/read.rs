@@ -169,15 +169,14 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
 }
 
 fn duration_of(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> Option<Duration> {
-    let (text, _) = fields.text(key, findings)?;
-    match duration::parse(text) {
-        Ok(duration) => Some(duration),
-        Err(problem) => {
-            let node = fields.get(key)?;
-            findings.push(fields.bad_value(key, node, &format!("{text:?} {problem}")));
-            None
-        }
-    }
+    let node = fields.get(key)?;
+    let Some(text) = node.text() else {
+        findings.extend(super::fields::wrong_type(&fields.path(key), "a duration such as 10m", node));
+        return None;
+    };
+    duration::parse(text)
+        .map_err(|problem| findings.push(fields.bad_value(key, node, &format!("{text:?} {problem}"))))
+        .ok()
 }
 
 fn max_unavailable(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<MaxUnavailable> {

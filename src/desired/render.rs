@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
+use super::Rendered;
 use super::hash::ContentHash;
 use super::kubelet_file;
-use super::{Rendered, fields::wrong_type};
 use crate::document::{Document, Node, PatchKind, apply_json_patch, kind_of_patch, lay_over, without_nulls};
 use crate::finding::Finding;
 use crate::names::{FleetName, PoolName};
@@ -25,10 +25,8 @@ pub(super) struct Layers {
 pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Document> {
     let mut node: Option<Node> = None;
     for file in &layers.files {
-        if file.root.mapping().is_none() {
-            findings.extend(wrong_type("the file", "a map", &file.root));
-            return None;
-        }
+        // What is no map was found when the file was checked.
+        file.root.mapping()?;
         node = Some(lay_over(node, &file.root));
     }
     for patch in &layers.patches {
@@ -44,10 +42,8 @@ pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Docu
                     }
                 }
             }
-            Err(problem) => {
-                findings.push(problem);
-                return None;
-            }
+            // Found when the patch was checked.
+            Err(_) => return None,
         }
     }
     let document = Document { root: without_nulls(node?) };
@@ -66,10 +62,18 @@ pub(super) fn render(
     path: String,
     findings: &mut Vec<Finding>,
 ) -> Option<Rendered> {
-    let document = merge(layers, findings)?;
     let mut problems = Vec::new();
-    kubelet_file::check(&document, &mut problems);
-    kubelet_file::check_header(&document, &mut problems);
+    let merged = merge(layers, &mut problems);
+    if let Some(document) = &merged {
+        kubelet_file::check_header(document, &mut problems);
+    }
+    // These concern the whole, and the files of several pools may be the same.
+    for problem in &mut problems {
+        problem.message = format!("pool {pool}: {}", problem.message);
+    }
+    if let Some(document) = &merged {
+        kubelet_file::check(document, &mut problems);
+    }
     if !problems.is_empty() {
         // Values keep their places, so that what was found in a file is found again here.
         for problem in problems {
@@ -79,6 +83,7 @@ pub(super) fn render(
         }
         return None;
     }
+    let document = merged?;
     let canonical = document.canonical();
     let hash = ContentHash::of(canonical.as_bytes());
     // Two DNS labels and ten characters stay far below the 253 of an object name.

@@ -23,19 +23,17 @@ pub enum PatchKind {
 ///
 /// # Errors
 /// A finding when it is neither a map nor a list of maps with `op`.
-pub fn kind_of_patch(root: &Node) -> Result<PatchKind, Finding> {
+pub fn kind_of_patch(root: &Node) -> Result<PatchKind, Box<Finding>> {
     match &root.value {
         Value::Mapping(_) => Ok(PatchKind::Merge),
         Value::Sequence(items) if items.iter().all(|item| item.get("op").is_some()) => Ok(PatchKind::Json),
-        _ => Err(Finding::error(
-            "bad-patch",
-            format!(
-                "a patch is a map (merge patch) or a list of operations with `op` (JSON patch), not {}",
-                root.describe()
-            ),
-        )
-        .at(root.place.clone())
-        .help("see RFC 7386 for merge patches and RFC 6902 for JSON patches")),
+        _ => {
+            let what = root.describe();
+            let message =
+                format!("a patch is a map (merge patch) or a list of operations with `op` (JSON patch), not {what}");
+            let finding = Finding::error("bad-patch", message).at(root.place.clone());
+            Err(Box::new(finding.help("see RFC 7386 for merge patches and RFC 6902 for JSON patches")))
+        }
     }
 }
 
@@ -53,7 +51,7 @@ pub fn apply_json_patch(target: Node, patch: &Node) -> Result<Node, Vec<Finding>
     for item in items {
         match Operation::read(item) {
             Ok(operation) => operations.push(operation),
-            Err(finding) => findings.push(finding),
+            Err(finding) => findings.push(*finding),
         }
     }
     if !findings.is_empty() {
@@ -63,7 +61,11 @@ pub fn apply_json_patch(target: Node, patch: &Node) -> Result<Node, Vec<Finding>
     // Only ever grows, so that copies of copies are bounded too.
     let mut count = root.as_ref().map_or(0, Node::count);
     for operation in operations {
-        operation.apply(&mut root, &mut count).map_err(|finding| vec![finding])?;
+        let place = operation.place;
+        operation.apply(&mut root, &mut count).map_err(|problem| {
+            let finding = Finding::error("patch-failed", problem).at(place.clone());
+            vec![finding.label("this operation cannot be carried out")]
+        })?;
     }
     root.ok_or_else(|| {
         vec![Finding::error("patch-failed", "the patch removes the whole document").at(patch.place.clone())]
@@ -92,8 +94,8 @@ struct Pointer {
 }
 
 impl<'a> Operation<'a> {
-    fn read(item: &'a Node) -> Result<Self, Finding> {
-        let bad = |message: String| Finding::error("bad-patch", message).at(item.place.clone());
+    fn read(item: &'a Node) -> Result<Self, Box<Finding>> {
+        let bad = |message: String| Box::new(Finding::error("bad-patch", message).at(item.place.clone()));
         let name = item.get("op").and_then(Node::text).unwrap_or_default();
         let value = || item.get("value").ok_or_else(|| bad(format!("`{name}` needs a `value`")));
         let (takes, verb) = match name {
@@ -105,18 +107,16 @@ impl<'a> Operation<'a> {
             "copy" => ("from", Verb::Copy(pointer(item, "from")?)),
             _ => {
                 let place = item.get("op").map_or(&item.place, |op| &op.place);
-                return Err(Finding::error("bad-patch", "`op` is not an operation of a JSON patch")
-                    .at(place.clone())
-                    .help("write one of add, remove, replace, move, copy, test"));
+                let finding = Finding::error("bad-patch", "`op` is not an operation of a JSON patch").at(place.clone());
+                return Err(Box::new(finding.help("write one of add, remove, replace, move, copy, test")));
             }
         };
         // The RFC says that other members are ignored; here they are a mistake that would go unseen.
         if let Some((key, entry)) =
             item.mapping().and_then(|map| map.iter().find(|(key, _)| !["op", "path", takes].contains(&key.as_str())))
         {
-            return Err(
-                Finding::error("unknown-field", format!("`{name}` has no use for {key:?}")).at(entry.key_place.clone())
-            );
+            let finding = Finding::error("unknown-field", format!("`{name}` has no use for {key:?}"));
+            return Err(Box::new(finding.at(entry.key_place.clone())));
         }
         let path = pointer(item, "path")?;
         if let Verb::Move(from) = &verb
@@ -128,65 +128,64 @@ impl<'a> Operation<'a> {
         Ok(Self { verb, path, place: &item.place })
     }
 
-    fn apply(self, root: &mut Option<Node>, count: &mut usize) -> Result<(), Finding> {
+    fn apply(self, root: &mut Option<Node>, count: &mut usize) -> Result<(), String> {
         let place = self.place;
-        let failed = |problem: String| {
-            Finding::error("patch-failed", problem).at(place.clone()).label("this operation cannot be carried out")
-        };
         match self.verb {
             Verb::Add(value) => {
-                self.path
-                    .check_growth(value, count)
-                    .map_err(|message| Finding::error("too-deep", message).at(place.clone()))?;
-                self.path.add(root, value.clone(), place).map_err(failed)
+                self.path.check_growth(value, count)?;
+                self.path.add(root, value.clone(), place)
             }
             Verb::Replace(value) => {
-                self.path
-                    .check_growth(value, count)
-                    .map_err(|message| Finding::error("too-deep", message).at(place.clone()))?;
-                self.path.replace(root, value.clone()).map_err(failed)
+                self.path.check_growth(value, count)?;
+                self.path.replace(root, value.clone())
             }
-            Verb::Remove => self.path.remove(root).map(drop).map_err(failed),
+            Verb::Remove => self.path.remove(root).map(drop),
             Verb::Move(from) => {
-                let value = from.remove(root).map_err(&failed)?;
-                self.path
-                    .check_growth(&value, &mut 0)
-                    .map_err(|message| Finding::error("too-deep", message).at(place.clone()))?;
-                self.path.add(root, value, place).map_err(failed)
+                let value = from.remove(root)?;
+                self.path.check_growth(&value, &mut 0)?;
+                self.path.add(root, value, place)
             }
             Verb::Copy(from) => {
-                let value = from.find(root.as_ref()).map_err(&failed)?;
-                self.path
-                    .check_growth(value, count)
-                    .map_err(|message| Finding::error("too-deep", message).at(place.clone()))?;
+                let value = from.find(root.as_ref())?;
+                self.path.check_growth(value, count)?;
                 let value = value.clone();
-                self.path.add(root, value, place).map_err(failed)
+                self.path.add(root, value, place)
             }
             Verb::Test(expected) => {
-                let found = self.path.find(root.as_ref()).map_err(&failed)?;
+                let found = self.path.find(root.as_ref())?;
                 if found.same_content(expected) {
                     return Ok(());
                 }
-                Err(failed(format!(
-                    "the test fails: {:?} is {}, not {}",
-                    self.path.text,
-                    found.describe(),
-                    expected.describe()
+                let path = &self.path.text;
+                Err(format!(
+                    "the test fails: {path:?} is {}, set at {}, not {}",
+                    short(found),
+                    found.place,
+                    short(expected)
                 ))
-                .related(found.place.clone(), "set here"))
             }
         }
     }
 }
 
-fn pointer(item: &Node, key: &str) -> Result<Pointer, Finding> {
+/// A value as compact JSON, its beginning only when it is long.
+fn short(node: &Node) -> String {
+    let text = node.to_json().to_string();
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+fn pointer(item: &Node, key: &str) -> Result<Pointer, Box<Finding>> {
     let Some(node) = item.get(key) else {
-        return Err(Finding::error("bad-patch", format!("the operation needs a `{key}`")).at(item.place.clone()));
+        let finding = Finding::error("bad-patch", format!("the operation needs a `{key}`"));
+        return Err(Box::new(finding.at(item.place.clone())));
     };
     let bad = |problem: String| {
-        Err(Finding::error("bad-patch", problem).at(node.place.clone()).help(
-            "write a JSON pointer (RFC 6901), such as /evictionHard/memory.available, with ~1 for a slash in a key",
-        ))
+        let help =
+            "write a JSON pointer (RFC 6901), such as /evictionHard/memory.available, with ~1 for a slash in a key";
+        Err(Box::new(Finding::error("bad-patch", problem).at(node.place.clone()).help(help)))
     };
     let Some(Reading::Text(text)) = node.reading() else {
         return bad(format!("`{key}` must be a JSON pointer, not {}", node.describe()));
@@ -357,7 +356,7 @@ mod tests {
             ("[{op: add, path: /b/c, value: 1}]", r#""/b/c" has no parent to put it in: "b" is missing"#),
             ("[{op: add, path: /l/3, value: 1}]", r#""3" is no position in a list of 2"#),
             ("[{op: add, path: /l/01, value: 1}]", r#""01" is no position in a list of 2"#),
-            ("[{op: test, path: /a, value: 2}]", r#"the test fails: "/a" is the number 1, not the number 2"#),
+            ("[{op: test, path: /a, value: 2}]", r#"the test fails: "/a" is 1, set at target:1:5, not 2"#),
             ("[{op: test, path: /nope, value: null}]", r#"there is nothing at "/nope""#),
             ("[{op: frob, path: /a}]", "`op` is not an operation of a JSON patch"),
             ("[{op: add, path: /a}]", "`add` needs a `value`"),

@@ -7,6 +7,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
+/// Whole numbers that the kubelet holds in 64 bits; the others have 32 (`pkg/kubelet/apis/config`, v1beta1).
+const WIDE: [&str; 5] = [
+    "logging.flushFrequency",
+    "maxOpenFiles",
+    "podPidsLimit",
+    "shutdownGracePeriodByPodPriority[].shutdownGracePeriodSeconds",
+    "userNamespaces.idsPerPod",
+];
+
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(include_str!("../../data/kubelet/fields.csv")));
 
 /// A minor version of Kubernetes 1: 21 is 1.21.
@@ -59,6 +68,14 @@ pub struct Field {
     pub allowed: &'static str,
     /// The minor that deprecated it.
     pub deprecated_since: Option<Minor>,
+}
+
+impl Field {
+    /// The largest whole number that the field holds; the least is its negative, less one.
+    #[must_use]
+    pub fn largest(&self) -> i64 {
+        if WIDE.contains(&self.path) { i64::MAX } else { i64::from(i32::MAX) }
+    }
 }
 
 struct Table {
@@ -195,6 +212,7 @@ mod tests {
         assert_eq!(text.lines().next(), Some("path,type,since,until,default,enum,deprecated_since"));
         assert_eq!(all().count(), text.lines().count() - 1, "every line reads, and no path appears twice");
         for field in all() {
+            assert!(WIDE.iter().all(|path| lookup(path).is_some()));
             assert!(field.since <= field.until, "{}", field.path);
             if let Some(parent) = field.path.strip_suffix("[]") {
                 assert_eq!(lookup(parent).map(|f| f.types.clone()), Some(vec![FieldType::Array]), "{}", field.path);

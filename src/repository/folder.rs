@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use git2::Repository;
 use walkdir::WalkDir;
 
-use super::links::{Entry, follow};
+use super::links::{Entry, Followed, follow};
 use super::text::{is_candidate, normalised, too_large, unusable};
 use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 
@@ -16,6 +16,8 @@ const MAX_DEPTH: usize = 32;
 /// Reads the folder `root`, which must be absolute and without links. Hidden files and folders are left out, and what
 /// git ignores where there is a repository.
 pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>) -> Result<Snapshot, RepositoryError> {
+    // A folder that git ignores as a whole was still asked for by name.
+    let repository = repository.filter(|repository| !repository.is_path_ignored(root).unwrap_or(false));
     let mut entries = BTreeMap::new();
     let mut walk = WalkDir::new(root).min_depth(1).max_depth(MAX_DEPTH).follow_links(false).into_iter();
     let mut candidates = 0_usize;
@@ -60,7 +62,7 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
         }
         entries.insert(path, entry);
     }
-    let (found, refused) = follow(&entries);
+    let Followed { files: found, refused } = follow(&entries);
     if found.len() > MAX_FILES {
         return Err(too_much(root));
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, Tree};
 
 use super::folder::relative;
-use super::links::{Entry, follow};
+use super::links::{Entry, Followed, follow};
 use super::text::{is_candidate, normalised, too_large, unusable};
 use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 use crate::finding::Finding;
@@ -24,7 +24,11 @@ pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryErro
     match Repository::discover(root) {
         Ok(repository) => Ok(Some(repository)),
         Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-        Err(error) if error.code() == ErrorCode::Owner => Err(RepositoryError::NotTrusted { path: root.to_owned() }),
+        Err(error) if error.code() == ErrorCode::Owner => {
+            // Trust is given to the top of a repository.
+            let top = root.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(root);
+            Err(RepositoryError::NotTrusted { path: top.to_owned() })
+        }
         Err(source) => Err(RepositoryError::Git { operation: "open the repository", path: root.to_owned(), source }),
     }
 }
@@ -55,7 +59,7 @@ pub(super) fn read(repository: &Repository, root: &Path, revision: Option<&str>)
     if walk.candidates > MAX_FILES {
         return Err(too_large());
     }
-    let (found, refused) = follow(&walk.entries);
+    let Followed { files: found, refused } = follow(&walk.entries);
     if found.len() > MAX_FILES {
         return Err(too_large());
     }

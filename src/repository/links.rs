@@ -22,16 +22,22 @@ pub(super) enum Entry<T> {
     Other,
 }
 
+/// What following links came to: the files that nodecfg could use, and the entries that it cannot.
+pub(super) struct Followed<T> {
+    /// Files by path, and how to get at their bytes.
+    pub files: Vec<(String, T)>,
+    /// What cannot be used, by path.
+    pub refused: Vec<(String, SnapshotFile)>,
+}
+
 enum Problem {
     Leaves,
     Cycle,
     Nowhere,
 }
 
-/// The files that nodecfg could use with the links followed, and the entries that it cannot use.
-pub(super) fn follow<T: Clone>(
-    entries: &BTreeMap<String, Entry<T>>,
-) -> (Vec<(String, T)>, Vec<(String, SnapshotFile)>) {
+/// Follows every link among the entries.
+pub(super) fn follow<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> Followed<T> {
     let (mut files, mut refused) = (Vec::new(), Vec::new());
     for (path, entry) in entries {
         match entry {
@@ -59,7 +65,7 @@ pub(super) fn follow<T: Clone>(
             },
         }
     }
-    (files, refused)
+    Followed { files, refused }
 }
 
 fn link<T: Clone>(
@@ -165,7 +171,7 @@ mod tests {
                 ((*path).to_owned(), entry)
             })
             .collect();
-        let (files, refused) = follow(&entries);
+        let Followed { files, refused } = follow(&entries);
         let refused = refused.into_iter().map(|(path, file)| match file {
             SnapshotFile::Unusable(finding) => format!("{path}: {}", finding.code),
             SnapshotFile::Text(_) => path,

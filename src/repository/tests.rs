@@ -1,1 +1,249 @@
 //! Reading repositories that the tests make.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use git2::{IndexAddOption, Repository, Signature};
+use tempfile::TempDir;
+
+use super::*;
+
+const KUBELET: &str = "kind: KubeletConfiguration\n";
+
+fn write(root: &Path, path: &str, text: impl AsRef<[u8]>) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("created");
+    fs::write(path, text).expect("written");
+}
+
+fn repository(files: &[(&str, &str)]) -> (TempDir, Repository) {
+    let folder = TempDir::new().expect("a folder");
+    let repository = Repository::init(folder.path()).expect("a repository");
+    for (path, text) in files {
+        write(folder.path(), path, text);
+    }
+    if !files.is_empty() {
+        commit(&repository);
+    }
+    (folder, repository)
+}
+
+/// Commits everything that lies in the working tree.
+fn commit(repository: &Repository) -> String {
+    let mut index = repository.index().expect("an index");
+    index.add_all(["*"], IndexAddOption::DEFAULT, None).expect("added");
+    index.update_all(["*"], None).expect("updated");
+    index.write().expect("written");
+    let tree = repository.find_tree(index.write_tree().expect("a tree")).expect("a tree");
+    let who = Signature::now("Test", "test@example.com").expect("a signature");
+    let parent = repository.head().ok().map(|head| head.peel_to_commit().expect("a commit"));
+    let parents: Vec<_> = parent.iter().collect();
+    repository.commit(Some("HEAD"), &who, &who, "test", &tree, &parents).expect("committed").to_string()
+}
+
+fn read(path: &Path, revision: Option<&str>, worktree: bool) -> Result<Snapshot, RepositoryError> {
+    open(&OpenOptions { path: path.to_owned(), revision: revision.map(str::to_owned), worktree })
+}
+
+fn error(path: &Path, revision: Option<&str>) -> String {
+    read(path, revision, false).expect_err("an error").to_string().replace(&path.display().to_string(), "REPO")
+}
+
+fn names(snapshot: &Snapshot) -> Vec<&str> {
+    snapshot.files.keys().map(String::as_str).collect()
+}
+
+fn codes(snapshot: &Snapshot) -> Vec<String> {
+    let unusable = snapshot.files.iter().filter_map(|(path, file)| match file {
+        SnapshotFile::Unusable(finding) => Some(format!("{path}: {}", finding.code)),
+        SnapshotFile::Text(_) => None,
+    });
+    snapshot.findings.iter().map(|finding| finding.code.to_owned()).chain(unusable).collect()
+}
+
+#[test]
+fn head_is_read_and_nothing_else() {
+    let (folder, repository) = repository(&[
+        ("nodecfg.yaml", "a: 1\r\nb: 2\r\n"),
+        ("pools/gpu/kubelet.yaml", "\u{feff}kind: x\n"),
+        ("README.md", "# Not for nodecfg"),
+        (".github/workflows/ci.yaml", "on: push\n"),
+    ]);
+    let snapshot = read(folder.path(), None, false).expect("reads");
+    assert_eq!(names(&snapshot), ["nodecfg.yaml", "pools/gpu/kubelet.yaml"]);
+    assert_eq!(snapshot.text("nodecfg.yaml").map(|t| &**t), Some("a: 1\nb: 2\n"));
+    assert_eq!(snapshot.text("pools/gpu/kubelet.yaml").map(|t| &**t), Some("kind: x\n"));
+    assert_eq!(snapshot.source, Source::Commit);
+    let head = repository.head().expect("HEAD").target().expect("an id").to_string();
+    assert_eq!(snapshot.commit.as_ref().map(CommitId::as_str), Some(head.as_str()));
+    assert_eq!(codes(&snapshot), Vec::<String>::new());
+}
+
+#[test]
+fn uncommitted_changes_are_told_and_not_used() {
+    let (folder, _) = repository(&[("pools/gpu/kubelet.yaml", KUBELET), ("other/x.yaml", "")]);
+    let index = fs::read(folder.path().join(".git/index")).expect("an index");
+    write(folder.path(), "pools/gpu/kubelet.yaml", "kind: changed\n");
+    write(folder.path(), "pools/new/kubelet.yaml", "kind: new\n");
+    let snapshot = read(folder.path(), None, false).expect("reads");
+    assert_eq!(snapshot.text("pools/gpu/kubelet.yaml").map(|t| &**t), Some(KUBELET));
+    assert_eq!(codes(&snapshot), ["uncommitted-changes"]);
+    assert!(snapshot.findings[0].message.contains("pools/gpu/kubelet.yaml and 1 more"), "{:?}", snapshot.findings);
+    assert_eq!(codes(&read(folder.path(), Some("HEAD"), false).expect("reads")), Vec::<String>::new());
+    assert_eq!(codes(&read(&folder.path().join("other"), None, false).expect("reads")), Vec::<String>::new());
+    let tree = read(folder.path(), None, true).expect("reads");
+    assert_eq!((tree.source, tree.commit.is_none()), (Source::WorkingTree, true));
+    assert_eq!(tree.text("pools/new/kubelet.yaml").map(|t| &**t), Some("kind: new\n"));
+    assert_eq!(codes(&tree), Vec::<String>::new());
+    assert_eq!(fs::read(folder.path().join(".git/index")).expect("an index"), index, "reading writes nothing");
+}
+
+#[test]
+fn any_revision() {
+    let (folder, repository) = repository(&[("nodecfg.yaml", "a: 1\n")]);
+    let first = repository.head().expect("HEAD").peel_to_commit().expect("a commit");
+    repository.tag_lightweight("v1", first.as_object(), false).expect("tagged");
+    let who = Signature::now("Test", "test@example.com").expect("a signature");
+    repository.tag("v1-annotated", first.as_object(), &who, "words", false).expect("tagged");
+    write(folder.path(), "nodecfg.yaml", "a: 2\n");
+    let second = commit(&repository);
+    for (revision, text) in [
+        ("HEAD", "a: 2\n"),
+        ("HEAD~1", "a: 1\n"),
+        ("v1", "a: 1\n"),
+        ("v1-annotated", "a: 1\n"),
+        (&second[..10], "a: 2\n"),
+        (&second, "a: 2\n"),
+    ] {
+        let snapshot = read(folder.path(), Some(revision), false).expect("reads");
+        assert_eq!(snapshot.text("nodecfg.yaml").map(|t| &**t), Some(text), "{revision}");
+    }
+    for unknown in ["nope", "HEAD~7", "v1..HEAD", "", "--all", "HEAD:nodecfg.yaml", "\0"] {
+        let message = error(folder.path(), Some(unknown));
+        assert!(message.starts_with("the git repository REPO has no revision"), "{message}");
+        assert!(message.contains("v1, v1-annotated, and takes") || message.contains("v1, v1-annotated"), "{message}");
+    }
+}
+
+#[test]
+fn a_subfolder_is_the_root() {
+    let (folder, _) =
+        repository(&[("prod/nodecfg.yaml", "a: 1\n"), ("prod/pools/x/kubelet.yaml", KUBELET), ("nodecfg.yaml", "")]);
+    let prod = folder.path().join("prod");
+    assert_eq!(names(&read(&prod, None, false).expect("reads")), ["nodecfg.yaml", "pools/x/kubelet.yaml"]);
+    assert_eq!(names(&read(&prod, None, true).expect("reads")), ["nodecfg.yaml", "pools/x/kubelet.yaml"]);
+    let fresh = folder.path().join("fresh");
+    write(&fresh, "nodecfg.yaml", "");
+    let message = error(&fresh, None);
+    assert!(
+        message.starts_with("revision HEAD (") && message.contains("has no folder \"fresh\"; commit it"),
+        "{message}"
+    );
+    write(folder.path(), "file", "");
+    let message = error(&folder.path().join("file"), None);
+    assert_eq!(message, "REPO is not a folder; name the folder that holds nodecfg.yaml or pools/");
+}
+
+#[test]
+fn folders_outside_of_git() {
+    let folder = TempDir::new().expect("a folder");
+    write(folder.path(), "pools/x/kubelet.yaml", KUBELET);
+    write(folder.path(), ".hidden/x.yaml", KUBELET);
+    for worktree in [false, true] {
+        let snapshot = read(folder.path(), None, worktree).expect("reads");
+        assert_eq!(names(&snapshot), ["pools/x/kubelet.yaml"]);
+        assert_eq!(codes(&snapshot), ["not-in-git"]);
+        assert_eq!(snapshot.source, Source::Folder);
+    }
+    assert!(error(folder.path(), Some("main")).contains("leave out --rev"));
+    assert!(error(&folder.path().join("missing"), None).starts_with("cannot read REPO: "));
+    let both = read(folder.path(), Some("main"), true).expect_err("both").to_string();
+    assert!(both.contains("both revision"), "{both}");
+}
+
+#[test]
+fn bare_and_empty_repositories() {
+    let (folder, _) = repository(&[("nodecfg.yaml", "a: 1\n")]);
+    let bare = TempDir::new().expect("a folder");
+    git2::build::RepoBuilder::new()
+        .bare(true)
+        .clone(folder.path().to_str().expect("a path"), bare.path())
+        .expect("cloned");
+    assert_eq!(names(&read(bare.path(), None, false).expect("reads")), ["nodecfg.yaml"]);
+    let (empty, _) = repository(&[]);
+    assert!(error(empty.path(), None).contains("has no commits on its current branch"));
+    assert!(error(empty.path(), Some("main")).contains("it has no branches or tags; commit something first"));
+}
+
+#[test]
+fn links_are_followed_within_the_root_alone() {
+    let (folder, repository) = repository(&[("conf/base/kubelet.yaml", KUBELET), ("secret.yaml", "a: secret\n")]);
+    let root = folder.path().join("conf");
+    fs::create_dir_all(root.join("pools/x")).expect("created");
+    symlink("../../base/kubelet.yaml", root.join("pools/x/kubelet.yaml")).expect("linked");
+    symlink("x", root.join("pools/y")).expect("linked");
+    symlink("../secret.yaml", root.join("out.yaml")).expect("linked");
+    symlink("/etc/hostname", root.join("absolute.yaml")).expect("linked");
+    symlink("loop.yaml", root.join("loop.yaml")).expect("linked");
+    symlink("..", root.join("pools/up")).expect("linked");
+    commit(&repository);
+    for worktree in [false, true] {
+        let snapshot = read(&root, None, worktree).expect("reads");
+        for path in ["pools/x/kubelet.yaml", "pools/y/kubelet.yaml"] {
+            assert_eq!(snapshot.text(path).map(|t| &**t), Some(KUBELET), "{path} {worktree}");
+        }
+        assert_eq!(
+            codes(&snapshot),
+            ["absolute.yaml: bad-link", "loop.yaml: bad-link", "out.yaml: bad-link", "pools/up: bad-link"],
+            "{worktree}"
+        );
+        let text = format!("{snapshot:?}");
+        assert!(!text.contains("a: secret"));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_a_finding() {
+    let (folder, repository) = repository(&[("nodecfg.yaml", "")]);
+    write(folder.path(), "pools/x/latin.yaml", b"a: 1\nb: \xe9\n");
+    write(folder.path(), "pools/x/large.yaml", "#".repeat(1024 * 1024 + 1));
+    write(folder.path(), "pools/x/limit.yaml", "#".repeat(1024 * 1024));
+    write(folder.path(), "pools/x/utf16.yaml", b"\xff\xfea\0");
+    commit(&repository);
+    for worktree in [false, true] {
+        let snapshot = read(folder.path(), None, worktree).expect("reads");
+        assert_eq!(
+            codes(&snapshot),
+            ["pools/x/large.yaml: file-too-large", "pools/x/latin.yaml: not-utf-8", "pools/x/utf16.yaml: not-utf-8"]
+        );
+        assert!(format!("{:?}", snapshot.files["pools/x/latin.yaml"]).contains("on line 2"));
+    }
+}
+
+#[test]
+fn submodules_are_a_finding() {
+    let (folder, repository) = repository(&[("nodecfg.yaml", "")]);
+    let inner = Repository::init(folder.path().join("pools/sub")).expect("a repository");
+    write(folder.path(), "pools/sub/kubelet.yaml", KUBELET);
+    commit(&inner);
+    let mut index = repository.index().expect("an index");
+    index.add_path(Path::new("pools/sub")).expect("added");
+    index.write().expect("written");
+    commit(&repository);
+    for worktree in [false, true] {
+        let snapshot = read(folder.path(), None, worktree).expect("reads");
+        assert_eq!(codes(&snapshot), ["pools/sub: submodule"], "{worktree}");
+        let built = crate::desired::build(&snapshot);
+        assert!(built.desired.is_none());
+        assert!(built.findings.iter().any(|finding| finding.code == "submodule"), "{:?}", built.findings);
+    }
+}
+
+#[test]
+fn ignored_files_of_a_working_tree_are_left_out() {
+    let (folder, _) = repository(&[("nodecfg.yaml", ""), (".gitignore", "out/\n")]);
+    write(folder.path(), "out/x.yaml", "");
+    assert_eq!(names(&read(folder.path(), None, true).expect("reads")), ["nodecfg.yaml"]);
+    assert_eq!(names(&read(&folder.path().join("out"), None, true).expect("reads")), ["x.yaml"]);
+}

@@ -1,0 +1,119 @@
+//! Reading texts: places, refusals and bounds.
+
+use super::*;
+
+fn codes(text: &str) -> Vec<(&'static str, usize)> {
+    let parsed = parse("f.yaml", text);
+    parsed.findings.iter().map(|f| (f.code, f.place.as_ref().map_or(0, |p| p.line))).collect()
+}
+
+fn canonical(text: &str) -> String {
+    let parsed = parse("f.yaml", text);
+    assert_eq!(parsed.findings, [], "{text}");
+    parsed.document.expect("a document").canonical()
+}
+
+#[test]
+fn places_point_into_the_text() {
+    let text = "a: é\nb:\n  - [x, 'y z']\n  - |\n    lit\n";
+    let document = parse("f.yaml", text).document.expect("a document");
+    let b = document.root.get("b").and_then(Node::sequence).expect("a list");
+    let y = &b[0].sequence().expect("a list")[1].place;
+    assert_eq!((&text[y.offset..y.offset + y.len], y.line, y.column), ("'y z'", 3, 9));
+    let key = &document.root.mapping().expect("a map")["b"].key_place;
+    assert_eq!((&text[key.offset..key.offset + key.len], key.line, key.column), ("b", 2, 1));
+    assert_eq!(document.root.place.line, 1);
+    assert_eq!(y.to_string(), "f.yaml:3:9");
+}
+
+#[test]
+fn one_clear_finding_for_what_is_not_yaml() {
+    for text in ["a: [1", "a: b: c", "{\"a\": 1} x", "\t- a\n b", "*nobody", "a: \"x"] {
+        let found = codes(text);
+        assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), ["malformed-yaml"], "{text}");
+    }
+}
+
+#[test]
+fn empty_texts_and_second_documents() {
+    assert_eq!(codes(""), [("empty-document", 1)]);
+    assert_eq!(codes("# only a comment\n"), [("empty-document", 1)]);
+    assert_eq!(codes("---\n"), [("empty-document", 1)]);
+    assert_eq!(codes("a: b\n---\nc: d\n"), [("second-document", 2)]);
+    assert_eq!(codes("---\na: b\n...\n"), []);
+}
+
+#[test]
+fn duplicate_keys_name_the_first() {
+    let parsed = parse("f.yaml", "a: 1\nb: 2\n\"a\": 3\n");
+    assert_eq!(parsed.findings.len(), 1);
+    assert_eq!(parsed.findings[0].place.as_ref().map(|p| p.line), Some(3));
+    assert_eq!(parsed.findings[0].related[0].0.line, 1);
+}
+
+#[test]
+fn keys_are_text() {
+    assert_eq!(
+        codes("1: a\nyes: b\n? [x]\n: c\n~: d\n1.5: e\n"),
+        ["key-not-text"; 5].into_iter().zip([1, 2, 3, 5, 6]).collect::<Vec<_>>()
+    );
+    assert_eq!(canonical("\"1\": a\n'yes': b\n"), "\"1\": a\n\"yes\": b\n");
+    assert_eq!(codes(&format!("? {}\n: a", "k".repeat(1001))), [("key-too-long", 1)]);
+}
+
+#[test]
+fn ambiguous_scalars_are_all_found() {
+    assert_eq!(
+        codes("a: yes\nb: [0777, 'off']\nc: &x on\nd: *x\n"),
+        [("ambiguous-scalar", 1), ("ambiguous-scalar", 2), ("ambiguous-scalar", 3)]
+    );
+}
+
+#[test]
+fn aliases_and_merge_keys_are_written_out() {
+    let text = "p: &x {a: 1, b: 2}\nq:\n  <<: *x\n  b: 3\nr: {<<: [{a: 7}, *x]}\ns: *x\n";
+    assert_eq!(canonical(text), "p:\n  a: 1\n  b: 2\nq:\n  a: 1\n  b: 3\nr:\n  a: 7\n  b: 2\ns:\n  a: 1\n  b: 2\n");
+    assert_eq!(canonical("\"<<\": 1"), "\"<<\": 1\n");
+    assert_eq!(codes("a: &a {b: 1}\nc:\n  b: 2\n  <<: *a\n"), [("ambiguous-merge-key", 4)]);
+    assert_eq!(codes("a: {<<: 5}"), [("bad-merge-key", 1)]);
+    assert_eq!(codes("a: &a [*a]"), [("recursive-alias", 1)]);
+}
+
+#[test]
+fn tags() {
+    assert_eq!(canonical("a: !!str yes\nb: !!map {}\nc: !!seq []\n"), "a: \"yes\"\nb: {}\nc: []\n");
+    for text in ["a: !!int 5", "a: !mine x", "a: !!binary eA==", "a: !!set {x}", "a: ! 5"] {
+        assert_eq!(codes(text), [("unsupported-tag", 1)], "{text}");
+    }
+}
+
+#[test]
+fn json_is_yaml() {
+    assert_eq!(
+        canonical("{\n\t\"a\": [1, true, null, \"\\u00e9\\/\\ud83d\\ude00\"], \"b\":{\"c\":1e2}}"),
+        "a:\n  - 1\n  - true\n  - null\n  - \"\\u00e9/\\U0001f600\"\nb:\n  c: 100\n"
+    );
+}
+
+#[test]
+fn bombs_are_refused() {
+    let mut laughs = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n".to_owned();
+    for n in 1..20 {
+        let before = format!("*a{}", n - 1);
+        laughs += &format!("a{n}: &a{n} [{}]\n", vec![before; 9].join(", "));
+    }
+    assert_eq!(codes(&laughs).len(), 1);
+    assert_eq!(codes(&laughs)[0].0, "too-many-values");
+    let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 1000].join(","));
+    assert_eq!(codes(&long)[0].0, "too-much-text");
+    let mut deep = "a0: &a0 [[[[[[[[[[x]]]]]]]]]]\n".to_owned();
+    for n in 1..10 {
+        deep += &format!("a{n}: &a{n} [[[[[[[[[[*a{}]]]]]]]]]]\n", n - 1);
+    }
+    assert_eq!(codes(&deep)[0].0, "too-deep");
+    assert_eq!(codes(&format!("{}{}", "[".repeat(100), "]".repeat(100)))[0].0, "too-deep");
+    assert_eq!(codes(&"[".repeat(500_000)).len(), 1);
+    assert_eq!(codes(&"- ".repeat(100_000)).len(), 1);
+    assert_eq!(codes(&" ".repeat(MAX_BYTES + 1)), [("file-too-large", 1)]);
+    assert_eq!(codes(&"? ".repeat(10_000)).len(), 1);
+}
