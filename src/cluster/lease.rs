@@ -19,6 +19,9 @@ use super::wire::Meta;
 use crate::names::FleetName;
 use crate::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 
+/// How often a lock is gone for again after somebody else was faster.
+const RACES: u32 = 10;
+
 mod held;
 
 pub use held::{HeldLock, LockView};
@@ -270,6 +273,7 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
     let requests = LeaseRequests { transport: reader.transport.clone(), options };
     let me = requests.options.identity.as_str();
     let mut waited = Duration::ZERO;
+    let mut races = 0;
     loop {
         let existing = requests.get().await?;
         let now = requests.transport.server_time();
@@ -307,7 +311,10 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
         match attempt {
             Ok(lease) => return Ok(HeldLock::keep(requests, lease, now)),
             // Somebody was faster, or an answer was lost and it is ours already: look again.
-            Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. }) => {
+            Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. })
+                if races < RACES =>
+            {
+                races += 1;
                 let pause = requests.transport.backoff(1);
                 tokio::time::sleep(pause).await;
                 waited += pause;

@@ -125,3 +125,15 @@ async fn of_two_that_come_together_one_gets_it() {
     assert!(a.is_ok() != b.is_ok(), "{a:?} {b:?}");
     assert_eq!(holder(&store), json!(if a.is_ok() { "a" } else { "b" }));
 }
+
+#[tokio::test]
+async fn a_race_that_is_always_lost_ends() {
+    let (client, log) = serving(|asked| match asked.method.as_str() {
+        "GET" => status(404, "NotFound", "not found", json!({"kind": "leases"})),
+        _ => status(409, "AlreadyExists", "already exists", json!({})),
+    });
+    let reader = ClusterReader::new(client, "https://fake", options());
+    let error = acquire(&reader, lock("me")).await.expect_err("never free");
+    assert!(matches!(error, LockError::Cluster(ClusterError::AlreadyExists { .. })), "{error}");
+    assert_eq!(log.all().len(), 22);
+}

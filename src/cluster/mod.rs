@@ -17,6 +17,8 @@ pub mod operation;
 mod proxy;
 pub mod reader;
 pub mod retry;
+#[cfg(test)]
+mod sandbox_tests;
 mod transport;
 pub mod watch;
 mod wire;

@@ -68,10 +68,12 @@ impl RetryPolicy {
     pub fn decide(&self, setback: &Setback, standing: Standing) -> Decision {
         let asked = match setback {
             Setback::Status { code: 429 | 500 | 502 | 503 | 504, retry_after } => *retry_after,
-            Setback::Lost | Setback::TooSlow => None,
+            Setback::TooSlow => None,
             // An address that has never answered is more likely wrong than away.
-            Setback::NoConnection if standing.reached_before => None,
-            Setback::Status { .. } | Setback::NoConnection | Setback::Lasting => return Decision::Final,
+            Setback::NoConnection | Setback::Lost if standing.reached_before => None,
+            Setback::Status { .. } | Setback::NoConnection | Setback::Lost | Setback::Lasting => {
+                return Decision::Final;
+            }
         };
         if standing.remaining.is_zero() {
             return Decision::OutOfTime;
@@ -135,8 +137,10 @@ mod tests {
     fn a_server_that_never_answered_is_not_waited_for() {
         let policy = RetryPolicy::default();
         let first = Standing { reached_before: false, ..STANDING };
-        assert_eq!(policy.decide(&Setback::NoConnection, first), Decision::Final);
-        assert!(matches!(policy.decide(&Setback::NoConnection, STANDING), Decision::RetryAfter(_)));
+        for setback in [Setback::NoConnection, Setback::Lost] {
+            assert_eq!(policy.decide(&setback, first), Decision::Final);
+            assert!(matches!(policy.decide(&setback, STANDING), Decision::RetryAfter(_)));
+        }
     }
 
     #[test]
