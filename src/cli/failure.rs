@@ -142,7 +142,9 @@ impl Failure {
                 })
                 .collect(),
             Self::Sandbox(error) => one("sandbox", error.to_string(), error.help()),
-            Self::Output(error) => one("output", format!("cannot write the output: {error}"), "is the disk full?".to_owned()),
+            Self::Output(error) => {
+                one("output", format!("cannot write the output: {error}"), "is the disk full?".to_owned())
+            }
             Self::Runtime(error) => one(
                 "runtime",
                 format!("cannot start the asynchronous runtime: {error}"),

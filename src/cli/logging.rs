@@ -11,8 +11,11 @@ pub(super) fn start(verbose: u8, colored: bool) {
         _ => "nodecfg=debug",
     };
     let filter = EnvFilter::try_from_env("NODECFG_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colored).with_target(false);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colored)
+        .with_target(false);
     // A second start in one process, as in tests, keeps the first one's logger.
     let _ = subscriber.compact().without_time().try_init();
 }

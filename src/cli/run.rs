@@ -105,7 +105,8 @@ pub(super) fn stop_on_signals() -> watch::Receiver<Stop> {
                 "{}",
                 match next {
                     Stop::Now => "ending now; nodes that are in flight keep their assignment",
-                    _ => "stopping: no further node is started, nodes in flight are watched to their end; once more to end now",
+                    _ =>
+                        "stopping: no further node is started, nodes in flight are watched to their end; once more to end now",
                 }
             );
             // The receiver goes with the run; then there is nothing left to stop.
@@ -141,7 +142,13 @@ pub(super) async fn interrupted() {
 }
 
 /// Says what a run is about to begin with, on standard error.
-pub(super) fn open(fleet: &str, revision: &str, server: &str, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
+pub(super) fn open(
+    fleet: &str,
+    revision: &str,
+    server: &str,
+    format: Format,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     if format == Format::Text {
         writeln!(terminal.err, "{}\n", progress::opening(fleet, revision, server))?;
     }

@@ -101,12 +101,12 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Fa
     let kubelet = args.kubernetes_version.kubelet();
     let specs = match &args.repo {
         Some(path) => {
-            let repository =
-                super::repository_args::RepositoryArgs { path: path.clone(), rev: None, worktree: false };
+            let repository = super::repository_args::RepositoryArgs { path: path.clone(), rev: None, worktree: false };
             fitted_nodes(&repository.load()?.desired, args.nodes, kubelet, terminal)?
         }
-        None => nodes::generic(args.nodes, &args.pools, kubelet)
-            .map_err(|error| SandboxError::Nodes(error.to_string()))?,
+        None => {
+            nodes::generic(args.nodes, &args.pools, kubelet).map_err(|error| SandboxError::Nodes(error.to_string()))?
+        }
     };
     let count = specs.len();
     let embedded = Embedded::start(args.world.options(args.kubernetes_version.character()), specs).await?;
@@ -118,7 +118,13 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-fn announce(args: &Args, embedded: &Embedded, serving: &Serving, count: usize, terminal: &mut Terminal) -> Result<(), Failure> {
+fn announce(
+    args: &Args,
+    embedded: &Embedded,
+    serving: &Serving,
+    count: usize,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     let url = serving.url();
     writeln!(terminal.err, "sandbox: {count} nodes at {url}, until Ctrl-C")?;
     match &args.kubeconfig_out {

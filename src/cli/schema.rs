@@ -2,7 +2,6 @@
 
 use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
-use crate::report;
 
 /// Print the JSON Schema of a file format, for editors and checkers.
 #[derive(Debug, clap::Args)]
@@ -25,6 +24,6 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Fleet => schema::fleet_schema(),
         Kind::Nodepool => schema::nodepool_schema(),
     };
-    report::json(&mut terminal.out, &schema)?;
+    terminal.out.write_all(schema::pretty(&schema).as_bytes())?;
     Ok(Exit::Done)
 }

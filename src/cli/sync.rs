@@ -78,7 +78,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 
 impl Args {
     async fn lock(&self, loaded: &Loaded, reader: &ClusterReader, options: &Options) -> Result<HeldLock, Failure> {
-        let host = hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
+        let host =
+            hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
         let identity = lease::identity(&host, std::process::id(), fastrand::u64(..));
         let lock = LockOptions {
             timeout: self.lock_timeout,

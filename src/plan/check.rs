@@ -103,7 +103,11 @@ impl Checker<'_> {
     fn pool(&mut self, pool: &PoolPlan) {
         let subject = format!("pool {}", pool.name);
         self.require(pool.budget >= 1, &subject, "has no budget");
-        self.require(pool.budget == pool.policy.max_unavailable.of(pool.nodes), &subject, "its budget is not its policy's");
+        self.require(
+            pool.budget == pool.policy.max_unavailable.of(pool.nodes),
+            &subject,
+            "its budget is not its policy's",
+        );
         if pool.policy.paused {
             self.require(pool.assignments() == 0, &subject, "is paused and changes nodes");
         }
@@ -123,7 +127,8 @@ impl Checker<'_> {
         }
         for wave in &pool.waves {
             if let WaveKind::Canary { .. } = wave.kind {
-                let allowed = pool.policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
+                let allowed =
+                    pool.policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
                 self.require(wave.steps.len() <= allowed, &subject, "has more canaries than its policy");
             }
             for step in &wave.steps {
@@ -132,10 +137,18 @@ impl Checker<'_> {
         }
         for left in &pool.left_alone {
             let not_ready = self.observed.nodes.get(&left.node).is_some_and(|node| node.ready != Readiness::Ready);
-            self.require(left.unavailable || !not_ready, format!("node {}", left.node), "is not Ready and called available");
+            self.require(
+                left.unavailable || !not_ready,
+                format!("node {}", left.node),
+                "is not Ready and called available",
+            );
             if let Why::Converged = left.why {
                 let spec = self.observed.nodes.get(&left.node).and_then(|node| node.source.as_ref());
-                self.require(pool.target.is_named_by(spec), format!("node {}", left.node), "is called converged on something else");
+                self.require(
+                    pool.target.is_named_by(spec),
+                    format!("node {}", left.node),
+                    "is called converged on something else",
+                );
             }
         }
     }
@@ -168,13 +181,21 @@ impl Checker<'_> {
         self.require(step.was_ready == ready, &subject, "its readiness is misstated");
         match &step.action {
             Action::Await { .. } => {
-                self.require(pool.target.is_named_by(step.from.as_ref()), &subject, "is awaited without pointing at the target");
+                self.require(
+                    pool.target.is_named_by(step.from.as_ref()),
+                    &subject,
+                    "is awaited without pointing at the target",
+                );
             }
             Action::Assign { patch } => {
                 self.require(!pool.target.is_named_by(step.from.as_ref()), &subject, "is pointed at what it points at");
                 // Invariant 4: what costs budget must not be in the wave that is free.
                 self.require(wave == WaveKind::Unavailable || ready, &subject, "is not Ready and waits for budget");
-                self.require(patch_is(patch, step.from.as_ref(), &pool.target), &subject, "its patch is not its transition");
+                self.require(
+                    patch_is(patch, step.from.as_ref(), &pool.target),
+                    &subject,
+                    "its patch is not its transition",
+                );
             }
         }
     }
@@ -184,9 +205,11 @@ impl Checker<'_> {
         for name in &self.plan.prunable {
             let subject = format!("ConfigMap {name}");
             let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: name.clone() };
-            let ours = self.observed.config_maps.get(&key).is_some_and(|map| map.fleet.as_ref() == Some(&self.plan.fleet));
+            let ours =
+                self.observed.config_maps.get(&key).is_some_and(|map| map.fleet.as_ref() == Some(&self.plan.fleet));
             self.require(ours, &subject, "would be pruned without being this fleet's");
-            let named = |source: &Option<ConfigSource>| source.as_ref().and_then(ConfigMapKey::of).as_ref() == Some(&key);
+            let named =
+                |source: &Option<ConfigSource>| source.as_ref().and_then(ConfigMapKey::of).as_ref() == Some(&key);
             let used = self.observed.nodes.values().any(|node| {
                 let status = &node.status;
                 [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().any(named)

@@ -48,9 +48,9 @@ impl<'a> Shelf<'a> {
         if let Some(known) = self.hashes.borrow().get(source) {
             return *known;
         }
-        let hash = self.recorded_hash(source).or_else(|| {
-            self.document(source).map(|document| ContentHash::of(document.canonical().as_bytes()))
-        });
+        let hash = self
+            .recorded_hash(source)
+            .or_else(|| self.document(source).map(|document| ContentHash::of(document.canonical().as_bytes())));
         self.hashes.borrow_mut().insert(source.clone(), hash);
         hash
     }
@@ -98,7 +98,12 @@ impl<'a> Shelf<'a> {
             if content != Some(&rendered.canonical) {
                 let found = self.document(&source).map(|document| ContentHash::of(document.canonical().as_bytes()));
                 if found != Some(rendered.hash) {
-                    return Err(Problem::ContentDiffers { namespace: namespace.clone(), name, wanted: rendered.hash, found });
+                    return Err(Problem::ContentDiffers {
+                        namespace: namespace.clone(),
+                        name,
+                        wanted: rendered.hash,
+                        found,
+                    });
                 }
             }
             if !map.immutable {

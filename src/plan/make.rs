@@ -10,7 +10,8 @@ use super::decide::{Decision, Rules, decide, is_healthy};
 use super::membership::{Membership, membership};
 use super::questions::target_of;
 use super::{
-    Action, ChangeSet, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Step, Unpooled, Wave, WaveKind, Why,
+    Action, ChangeSet, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Step, Unpooled, Wave,
+    WaveKind, Why,
 };
 use crate::contract::ConfigSource;
 use crate::desired::{ContentHash, Desired, Pool, PoolTarget};
@@ -80,7 +81,9 @@ pub enum Problem {
         found: Option<ContentHash>,
     },
     /// A ConfigMap of the right name and content can still be changed.
-    #[error("ConfigMap {namespace}/{name} has the right content but is not immutable: a change would restart every kubelet that uses it")]
+    #[error(
+        "ConfigMap {namespace}/{name} has the right content but is not immutable: a change would restart every kubelet that uses it"
+    )]
     NotImmutable {
         /// Its namespace.
         namespace: NamespaceName,
@@ -116,9 +119,11 @@ impl Problem {
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::NoPools => "is this the right directory and revision? A pool is a folder pools/<pool> with a kubelet.yaml. \
+            Self::NoPools => {
+                "is this the right directory and revision? A pool is a folder pools/<pool> with a kubelet.yaml. \
                               Pass --allow-empty if there shall be none"
-                .to_owned(),
+                    .to_owned()
+            }
             Self::NothingSelected { .. } => "is this the right cluster? Compare the pools' nodeSelector with \
                                              `kubectl get nodes --show-labels`, or pass --allow-empty"
                 .to_owned(),
@@ -190,7 +195,13 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
 /// Decides anew on one node of a pool, whose assignment met a change made meanwhile. What it points at now may be a
 /// ConfigMap whose content was not read; it then counts as other content.
 #[must_use]
-pub fn redecide(desired: &Desired, observed: &Observed, options: &Options, pool: &PoolName, node: &Node) -> Option<Decision> {
+pub fn redecide(
+    desired: &Desired,
+    observed: &Observed,
+    options: &Options,
+    pool: &PoolName,
+    node: &Node,
+) -> Option<Decision> {
     let pool = desired.pools.get(pool)?;
     let target = target_of(&pool.target, &options.namespace);
     let rules = Rules { target: &target, paused: pool.policy.paused, take_over: options.take_over };

@@ -24,7 +24,8 @@ pub fn membership<'a>(desired: &'a Desired, nodes: &'a BTreeMap<NodeName, Node>)
     // Stable: pools of equal priority stay in the order of their names.
     by_priority.sort_by_key(|pool| std::cmp::Reverse(pool.priority));
 
-    let mut membership = Membership { pools: desired.pools.keys().map(|pool| (pool, Vec::new())).collect(), ..Membership::default() };
+    let mut membership =
+        Membership { pools: desired.pools.keys().map(|pool| (pool, Vec::new())).collect(), ..Membership::default() };
     for (name, node) in nodes {
         let mut selecting = by_priority.iter().filter(|pool| pool.selector.matches(&node.labels));
         let Some(first) = selecting.next() else {

@@ -3,7 +3,9 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::fixtures::{canary, desired, node, observed, on, options, policy, pool, refusing, rendered, source, with_config_map};
+use super::fixtures::{
+    canary, desired, node, observed, on, options, policy, pool, refusing, rendered, source, with_config_map,
+};
 use super::{Action, Plan, check, make};
 use crate::contract::error_text;
 use crate::desired::{Desired, PoolTarget};

@@ -1,8 +1,8 @@
 //! Planning, case by case.
 
 use super::fixtures::{
-    canary, desired, fleet, managed, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
-    source, with_config_map,
+    canary, desired, fleet, managed, node, node_name, observed, on, options, policy, pool, pool_name, refusing,
+    rendered, source, with_config_map,
 };
 use super::{Action, Owner, Plan, Problem, WaveKind, Why, check, make, questions};
 use crate::contract::{ConfigSource, error_text};
@@ -25,7 +25,11 @@ fn target(pool: &str, max_pods: u32) -> ConfigSource {
 
 /// The waves of the first pool, as kinds and node names.
 fn waves(plan: &Plan) -> Vec<(WaveKind, Vec<&str>)> {
-    plan.pools[0].waves.iter().map(|wave| (wave.kind, wave.steps.iter().map(|step| step.node.as_str()).collect())).collect()
+    plan.pools[0]
+        .waves
+        .iter()
+        .map(|wave| (wave.kind, wave.steps.iter().map(|step| step.node.as_str()).collect()))
+        .collect()
 }
 
 fn why<'a>(plan: &'a Plan, node: &str) -> &'a Why {
@@ -126,10 +130,7 @@ fn an_interrupted_rollout_goes_on_from_what_the_cluster_shows() {
 
     // One canary converged, the other in flight: both are watched, and soaked anew.
     let plan = at(vec![on_target("n1"), in_flight("n2"), node("n3", "a")]);
-    assert_eq!(
-        waves(&plan),
-        [(WaveKind::Canary { soak_seconds: 600 }, vec!["n2"]), (WaveKind::Rest, vec!["n3"])]
-    );
+    assert_eq!(waves(&plan), [(WaveKind::Canary { soak_seconds: 600 }, vec!["n2"]), (WaveKind::Rest, vec!["n3"])]);
     // Both converged: nothing says for how long, so they soak anew.
     let plan = at(vec![on_target("n1"), on_target("n2"), node("n3", "a")]);
     assert_eq!(waves(&plan), [(WaveKind::Canary { soak_seconds: 600 }, vec![]), (WaveKind::Rest, vec!["n3"])]);
@@ -160,10 +161,14 @@ fn another_fleets_node_is_a_conflict_even_with_equal_content() {
     let theirs = source("other-a-xx");
     let mut cluster = observed([on(node("n1", "a"), &theirs)]);
     let hash = rendered("a", 64).hash.to_string();
-    cluster.config_maps.insert(ConfigMapKey::of(&theirs).unwrap(), managed("other-a-xx", Some("other"), Some("a"), Some(&hash)));
+    cluster
+        .config_maps
+        .insert(ConfigMapKey::of(&theirs).unwrap(), managed("other-a-xx", Some("other"), Some("a"), Some(&hash)));
     cluster.contents.extend([fetched(&theirs, &rendered("a", 64).canonical, true)]);
     let plan = planned(&desired, &cluster);
-    assert!(matches!(why(&plan, "n1"), Why::Conflict { owner: Owner::Fleet { fleet }, .. } if fleet.as_str() == "other"));
+    assert!(
+        matches!(why(&plan, "n1"), Why::Conflict { owner: Owner::Fleet { fleet }, .. } if fleet.as_str() == "other")
+    );
 }
 
 #[test]
@@ -171,9 +176,12 @@ fn equal_content_under_another_name_is_adopted_without_a_restart() {
     let desired = desired([pool("a", 64, policy(1))]);
     // As an older version of nodecfg may have named it: other hash, other formatting, same content.
     let old = source("fleet-a-0123456789");
-    let text = "# by an older version\nmaxPods: 64\nkind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n";
+    let text =
+        "# by an older version\nmaxPods: 64\nkind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n";
     let mut cluster = observed([on(node("n1", "a"), &old)]);
-    cluster.config_maps.insert(ConfigMapKey::of(&old).unwrap(), managed("fleet-a-0123456789", Some("fleet"), Some("a"), Some("v0:x")));
+    cluster
+        .config_maps
+        .insert(ConfigMapKey::of(&old).unwrap(), managed("fleet-a-0123456789", Some("fleet"), Some("a"), Some("v0:x")));
     cluster.contents.extend([fetched(&old, text, true)]);
     let plan = planned(&desired, &cluster);
     assert_eq!(why(&plan, "n1"), &Why::Adopted { source: old.clone() });
@@ -213,10 +221,14 @@ fn the_higher_priority_wins_and_equal_priority_is_a_problem() {
     special.selector = LabelSelector::of_label("nodecfg.dev/pool", "a");
     special.priority = 10;
     let plan = planned(&desired([pool("a", 64, policy(1)), special.clone()]), &observed([node("n1", "a")]));
-    assert_eq!(plan.pools.iter().map(|pool| (pool.name.as_str(), pool.nodes)).collect::<Vec<_>>(), [("a", 0), ("special", 1)]);
+    assert_eq!(
+        plan.pools.iter().map(|pool| (pool.name.as_str(), pool.nodes)).collect::<Vec<_>>(),
+        [("a", 0), ("special", 1)]
+    );
 
     special.priority = 0;
-    let problems = problems(&desired([pool("a", 64, policy(1)), special]), &observed([node("n1", "a"), node("n2", "a")]));
+    let problems =
+        problems(&desired([pool("a", 64, policy(1)), special]), &observed([node("n1", "a"), node("n2", "a")]));
     assert_eq!(problems[0].to_string(), "pools a and special have equal priority and both select node n1 and 1 other");
 }
 
@@ -224,7 +236,10 @@ fn the_higher_priority_wins_and_equal_priority_is_a_problem() {
 fn a_bad_checkout_never_lets_go_of_nodes() {
     let cluster = observed([node("n1", "a")]);
     assert_eq!(problems(&desired([]), &cluster), [Problem::NoPools]);
-    assert_eq!(problems(&desired([pool("b", 64, policy(1))]), &cluster), [Problem::NothingSelected { nodes: 1, pools: 1 }]);
+    assert_eq!(
+        problems(&desired([pool("b", 64, policy(1))]), &cluster),
+        [Problem::NothingSelected { nodes: 1, pools: 1 }]
+    );
 
     // A pool that selects nothing is fine, unless nodes that were in it are in none now.
     let mut cluster = observed([node("n1", "a"), on(node("n2", "renamed"), &target("b", 64))]);
@@ -252,7 +267,10 @@ fn a_config_map_must_be_what_its_name_says() {
     let right = rendered("a", 64).canonical;
     assert!(!planned(&desired, &cluster(&right, true)).config_maps[0].create);
     assert!(matches!(problems(&desired, &cluster(&right, false))[0], Problem::NotImmutable { .. }));
-    assert!(matches!(problems(&desired, &cluster("maxPods: 1\n", true))[0], Problem::ContentDiffers { found: Some(_), .. }));
+    assert!(matches!(
+        problems(&desired, &cluster("maxPods: 1\n", true))[0],
+        Problem::ContentDiffers { found: Some(_), .. }
+    ));
     assert!(matches!(problems(&desired, &cluster("{", true))[0], Problem::ContentDiffers { found: None, .. }));
 }
 
@@ -265,15 +283,23 @@ fn only_what_a_decision_needs_is_read_in_full() {
     let moving = observed([on(node("n1", "a"), &source("theirs")), on(node("n2", "b"), &target("b", 64))]);
     let asked = questions(&both, &moving, &super::fixtures::namespace());
     let expected = [ConfigMapKey::of(&source("theirs")).unwrap(), ConfigMapKey::of(&target("a", 64)).unwrap()];
-    assert_eq!(asked.into_iter().collect::<Vec<_>>(), { let mut e = expected.to_vec(); e.sort(); e });
+    assert_eq!(asked.into_iter().collect::<Vec<_>>(), {
+        let mut e = expected.to_vec();
+        e.sort();
+        e
+    });
 }
 
 #[test]
 fn unused_config_maps_of_this_fleet_are_prunable() {
     let desired = desired([pool("a", 64, policy(1))]);
     let mut cluster = observed([on(node("n1", "a"), &target("a", 64))]);
-    for (name, owner) in [("fleet-a-old", "fleet"), ("other-a-old", "other"), (rendered("a", 64).config_map.as_str(), "fleet")] {
-        cluster.config_maps.insert(ConfigMapKey::of(&source(name)).unwrap(), managed(name, Some(owner), Some("a"), None));
+    for (name, owner) in
+        [("fleet-a-old", "fleet"), ("other-a-old", "other"), (rendered("a", 64).config_map.as_str(), "fleet")]
+    {
+        cluster
+            .config_maps
+            .insert(ConfigMapKey::of(&source(name)).unwrap(), managed(name, Some(owner), Some("a"), None));
     }
     assert_eq!(planned(&desired, &cluster).prunable, ["fleet-a-old"]);
     assert_eq!(fleet().as_str(), "fleet");
@@ -282,7 +308,8 @@ fn unused_config_maps_of_this_fleet_are_prunable() {
 #[test]
 fn changes_are_listed_per_configuration_that_nodes_leave() {
     let desired = desired([pool("a", 64, policy(9))]);
-    let mut cluster = observed([node("n1", "a"), on(node("n2", "a"), &target("a", 110)), on(node("n3", "a"), &target("a", 110))]);
+    let mut cluster =
+        observed([node("n1", "a"), on(node("n2", "a"), &target("a", 110)), on(node("n3", "a"), &target("a", 110))]);
     with_config_map(&mut cluster, "a", &rendered("a", 110));
     cluster.contents.extend([fetched(&target("a", 110), &rendered("a", 110).canonical, true)]);
     let plan = planned(&desired, &cluster);

@@ -50,10 +50,9 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
                 "a feature gate that this kubelet version does not know or does not let go of",
             ],
         ),
-        error_text::ALL_NIL => (
-            "configSource names no ConfigMap, so there is nothing to run",
-            &["somebody edited the Node by hand"],
-        ),
+        error_text::ALL_NIL => {
+            ("configSource names no ConfigMap, so there is nothing to run", &["somebody edited the Node by hand"])
+        }
         error_text::INTERNAL => (
             "the kubelet could not keep its own records of the configuration",
             &["the disk under --dynamic-config-dir is full, read-only or damaged"],
@@ -98,7 +97,10 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
         },
         Waiting::Activating => Explanation {
             meaning: "the kubelet took the assignment and does not report running it",
-            causes: &["the kubelet is restarting over and over", "the kubelet was stopped in the middle of its restart"],
+            causes: &[
+                "the kubelet is restarting over and over",
+                "the kubelet was stopped in the middle of its restart",
+            ],
             look_at: kubelet_log(node),
         },
         Waiting::NotReady => Explanation {

@@ -32,7 +32,8 @@ impl<'a> Shown<'a> {
             (place.offset.saturating_add(place.len) <= text.len() && !text.is_empty())
                 .then(|| NamedSource::new(place.file.to_string(), text.to_string()).with_language("yaml"))
         });
-        let elsewhere = |place: &Place| source.is_none() || finding.place.as_ref().is_none_or(|at| at.file != place.file);
+        let elsewhere =
+            |place: &Place| source.is_none() || finding.place.as_ref().is_none_or(|at| at.file != place.file);
         let mut help: Vec<String> = finding
             .related
             .iter()

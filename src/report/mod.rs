@@ -91,9 +91,15 @@ mod tests {
 
     #[test]
     fn durations_as_people_say_them() {
-        for (seconds, text) in
-            [(0.04, "0.0s"), (9.94, "9.9s"), (12.4, "12s"), (60.0, "1m"), (200.0, "3m20s"), (7500.0, "2h05m"), (7200.0, "2h")]
-        {
+        for (seconds, text) in [
+            (0.04, "0.0s"),
+            (9.94, "9.9s"),
+            (12.4, "12s"),
+            (60.0, "1m"),
+            (200.0, "3m20s"),
+            (7500.0, "2h05m"),
+            (7200.0, "2h"),
+        ] {
             assert_eq!(duration(seconds), text);
         }
     }

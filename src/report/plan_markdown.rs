@@ -16,9 +16,15 @@ const NAMES: usize = 12;
 /// When the writer does.
 pub fn write(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
     let counts = plan.counts();
-    let revision = plan.commit.as_ref().map_or_else(|| "working tree".to_owned(), |commit| format!("`{}`", commit.short()));
+    let revision =
+        plan.commit.as_ref().map_or_else(|| "working tree".to_owned(), |commit| format!("`{}`", commit.short()));
     if !plan.has_changes() && counts.await_ == 0 && counts.blocked == 0 {
-        return writeln!(out, "**nodecfg**: fleet `{}` at {revision} changes nothing on {}.", plan.fleet, count(counts.settled, "node"));
+        return writeln!(
+            out,
+            "**nodecfg**: fleet `{}` at {revision} changes nothing on {}.",
+            plan.fleet,
+            count(counts.settled, "node")
+        );
     }
     writeln!(out, "### nodecfg: fleet `{}` at {revision}\n", plan.fleet)?;
     writeln!(out, "| pool | nodes | to assign | at a time | fields | left alone |")?;
@@ -27,11 +33,20 @@ pub fn write(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         writeln!(out, "{}", row(pool))?;
     }
     writeln!(out)?;
-    for pool in plan.pools.iter().filter(|pool| pool.steps().next().is_some() || pool.left_alone.iter().any(|left| left.why.is_blocked())) {
+    for pool in plan
+        .pools
+        .iter()
+        .filter(|pool| pool.steps().next().is_some() || pool.left_alone.iter().any(|left| left.why.is_blocked()))
+    {
         write_pool(out, plan, pool)?;
     }
     if !plan.unpooled.is_empty() {
-        writeln!(out, "{} in no pool: {}\n", count(plan.unpooled.len(), "node"), names(plan.unpooled.iter().map(|node| node.node.as_str()), NAMES))?;
+        writeln!(
+            out,
+            "{} in no pool: {}\n",
+            count(plan.unpooled.len(), "node"),
+            names(plan.unpooled.iter().map(|node| node.node.as_str()), NAMES)
+        )?;
     }
     writeln!(out, "<sub>plan `{}`</sub>", plan.id)
 }
@@ -53,7 +68,13 @@ fn row(pool: &PoolPlan) -> String {
 }
 
 fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<()> {
-    writeln!(out, "<details><summary><b>{}</b>: {} of {}</summary>\n", pool.name, pool.assignments(), count(pool.nodes, "node"))?;
+    writeln!(
+        out,
+        "<details><summary><b>{}</b>: {} of {}</summary>\n",
+        pool.name,
+        pool.assignments(),
+        count(pool.nodes, "node")
+    )?;
     for set in &pool.changes {
         let from = match &set.from {
             None => "the local configuration (content not known)".to_owned(),

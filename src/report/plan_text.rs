@@ -93,7 +93,13 @@ fn write_changes(out: &mut dyn Write, pool: &PoolPlan, set: &ChangeSet) -> io::R
     if let Some(line) = leaving(pool, set) {
         writeln!(out, "  {}", quiet(line))?;
     }
-    let width = set.fields.iter().map(|field| field_text(field).chars().count()).filter(|width| *width <= 60).max().unwrap_or(0);
+    let width = set
+        .fields
+        .iter()
+        .map(|field| field_text(field).chars().count())
+        .filter(|width| *width <= 60)
+        .max()
+        .unwrap_or(0);
     for field in &set.fields {
         let text = field_text(field);
         let styled = match (&field.old, &field.new) {
@@ -110,7 +116,11 @@ fn write_changes(out: &mut dyn Write, pool: &PoolPlan, set: &ChangeSet) -> io::R
         }
     }
     if set.fields.is_empty() && pool.target != Target::Local {
-        writeln!(out, "    {}", quiet("no field changes: the content is the same, the node does not prove that it runs it"))?;
+        writeln!(
+            out,
+            "    {}",
+            quiet("no field changes: the content is the same, the node does not prove that it runs it")
+        )?;
     }
     Ok(())
 }
@@ -179,7 +189,11 @@ fn write_left_alone(out: &mut dyn Write, pool: &PoolPlan) -> io::Result<()> {
         let blocked = group.iter().any(|left| left.why.is_blocked());
         let listed = names(group.iter().map(|left| left.node.as_str()), NAMES);
         let line = format!("{listed}: {reason}");
-        writeln!(out, "  {}", if blocked { format!("{} {line}", warning("blocked")) } else { format!("left alone {line}") })?;
+        writeln!(
+            out,
+            "  {}",
+            if blocked { format!("{} {line}", warning("blocked")) } else { format!("left alone {line}") }
+        )?;
     }
     Ok(())
 }
@@ -208,7 +222,11 @@ fn write_unpooled(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
     let (orphans, others): (Vec<_>, Vec<_>) = plan.unpooled.iter().partition(|node| node.still_on.is_some());
     if !orphans.is_empty() {
         let listed = names(orphans.iter().map(|node| node.node.as_str()), NAMES);
-        writeln!(out, "{} {listed}: in no pool any more, and still on its configuration; left as it is", warning("note"))?;
+        writeln!(
+            out,
+            "{} {listed}: in no pool any more, and still on its configuration; left as it is",
+            warning("note")
+        )?;
     }
     if !others.is_empty() {
         let listed = names(others.iter().map(|node| node.node.as_str()), NAMES);

@@ -68,7 +68,9 @@ fn line(now: Timestamp, progress: &Progress) -> String {
             format!("{} {} in {}", at(pool, node), good("converged"), duration(*seconds))
         }
         Progress::Failed { pool, node, failure } => format!("{} {}: {failure}", at(pool, node), bad("failed")),
-        Progress::Refused { pool, node, error } => format!("{} {} by the API server: {error}", at(pool, node), bad("refused")),
+        Progress::Refused { pool, node, error } => {
+            format!("{} {} by the API server: {error}", at(pool, node), bad("refused"))
+        }
         Progress::RolledBack { pool, node, to } => {
             format!("{} {} to {}", at(pool, node), warning("rolled back"), source(to.as_ref()))
         }
@@ -80,7 +82,10 @@ fn line(now: Timestamp, progress: &Progress) -> String {
         ),
         Progress::Gone { pool, node } => format!("{} left the cluster", at(pool, node)),
         Progress::Soaking { pool, until } => {
-            format!("{pool} canaries converged, soaking for {}", duration(until.duration_since(now).as_secs_f64().max(0.0)))
+            format!(
+                "{pool} canaries converged, soaking for {}",
+                duration(until.duration_since(now).as_secs_f64().max(0.0))
+            )
         }
         Progress::Soaked { pool } => format!("{pool} canaries held, the others follow"),
         Progress::Stopped { pool, reason } => format!("{pool} {}: {reason}", bad("stopped")),
@@ -150,7 +155,11 @@ impl Bars {
                 let bar = bars.add(ProgressBar::new(steps));
                 // The template is a constant of this file; were it ever malformed, indicatif's own is the fallback.
                 let template = "{prefix:.bold} [{bar:32.green}] {pos:>5}/{len} {msg}";
-                bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+                bar.set_style(
+                    ProgressStyle::with_template(template)
+                        .unwrap_or_else(|_| ProgressStyle::default_bar())
+                        .progress_chars("=> "),
+                );
                 bar.set_prefix(format!("{:width$}", pool.name.as_str()));
                 bar.tick();
                 (pool.name.clone(), PoolBar { bar, in_flight: 0, failed: 0, soaking: false })
@@ -196,7 +205,8 @@ impl Listener for Bars {
         if let Some(pool) = progress.pool().and_then(|pool| self.pools.get_mut(pool)) {
             pool.apply(progress);
         }
-        let notable = !matches!(progress, Progress::Waiting { .. } | Progress::Assigned { .. } | Progress::Converged { .. });
+        let notable =
+            !matches!(progress, Progress::Waiting { .. } | Progress::Assigned { .. } | Progress::Converged { .. });
         if notable {
             self.bars.println(line(now, progress))?;
         }

@@ -148,7 +148,10 @@ pub fn totals(outcome: &Outcome) -> String {
     add(outcome.count(|end| matches!(end, End::Changed { .. })), "changed by others");
     add(outcome.count(|end| matches!(end, End::InFlight)), "in flight");
     add(outcome.count(|end| matches!(end, End::NotStarted)), "not started");
-    add(outcome.count(|end| matches!(end, End::LeftAlone { why } if !why.is_settled() && !why.is_blocked())), "skipped");
+    add(
+        outcome.count(|end| matches!(end, End::LeftAlone { why } if !why.is_settled() && !why.is_blocked())),
+        "skipped",
+    );
     add(outcome.count(|end| matches!(end, End::Gone)), "gone");
     let nodes = count(outcome.count(|_| true), "node");
     let verdict = if outcome.is_complete() { good("Done:") } else { bad("Not done:") };

@@ -64,7 +64,8 @@ fn notices(
     at: Timestamp,
     progress: &Progress,
 ) -> Option<NodeNotice> {
-    let notice = |node: &NodeName, warning, reason, message| NodeNotice { node: node.clone(), warning, reason, message, at };
+    let notice =
+        |node: &NodeName, warning, reason, message| NodeNotice { node: node.clone(), warning, reason, message, at };
     match progress {
         Progress::Assigned { pool, node, to, .. } => {
             Some(notice(node, false, "NodeConfigAssigned", format!("Assigned {to} (pool {pool}, {origin})")))
@@ -98,12 +99,17 @@ mod tests {
         let hear = |last: &BTreeMap<_, _>, progress| notices("fleet f at commit 0123456789", last, at, &progress);
         let (pool, node) = (pool_name("gpu"), node_name("n1"));
 
-        let assigned = Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Source(source("x")) };
+        let assigned =
+            Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Source(source("x")) };
         let told = hear(&BTreeMap::new(), assigned).unwrap();
         assert_eq!((told.reason, told.warning), ("NodeConfigAssigned", false));
         assert_eq!(told.message, "Assigned kube-system/x (pool gpu, fleet f at commit 0123456789)");
 
-        let failed = Progress::Failed { pool: pool.clone(), node: node.clone(), failure: Failure::Refused { error: "no".to_owned() } };
+        let failed = Progress::Failed {
+            pool: pool.clone(),
+            node: node.clone(),
+            failure: Failure::Refused { error: "no".to_owned() },
+        };
         assert!(hear(&BTreeMap::new(), failed).unwrap().warning);
 
         let stopped = Progress::Stopped { pool: pool.clone(), reason: StopReason::CanaryFailed { node: node.clone() } };

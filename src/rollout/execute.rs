@@ -164,7 +164,13 @@ async fn run(
     };
     runner.step(Input::Start);
     // The plan's own view of its nodes: what changed since comes by the watch.
-    for node in rollout.plan.pools.iter().flat_map(|pool| pool.steps()).filter_map(|step| rollout.observed.nodes.get(&step.node)) {
+    for node in rollout
+        .plan
+        .pools
+        .iter()
+        .flat_map(|pool| pool.steps())
+        .filter_map(|step| rollout.observed.nodes.get(&step.node))
+    {
         runner.step(Input::Observed(node.clone()));
     }
     runner.drive(reader, writer, lock_lost, stop).await;
@@ -288,7 +294,8 @@ impl Runner<'_> {
             NodeEvent::Deleted(node) => self.step(Input::Gone(node)),
             NodeEvent::Relisted(nodes) => {
                 let present: BTreeSet<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
-                let gone: Vec<NodeName> = self.pool_of.keys().filter(|node| !present.contains(*node)).cloned().collect();
+                let gone: Vec<NodeName> =
+                    self.pool_of.keys().filter(|node| !present.contains(*node)).cloned().collect();
                 for node in gone {
                     self.step(Input::Gone(node));
                 }
@@ -304,9 +311,9 @@ async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterW
     match (request, writer) {
         (Request::Assign(node, patch), Some(writer)) => match writer.patch_node(&node, &patch).await {
             Ok(_) => Answer::Assigned(node),
-            Err(ClusterError::PreconditionFailed { .. } | ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {
-                Answer::Changed(node)
-            }
+            Err(
+                ClusterError::PreconditionFailed { .. } | ClusterError::Conflict { .. } | ClusterError::NotFound { .. },
+            ) => Answer::Changed(node),
             Err(error) => Answer::Refused(node, error),
         },
         (Request::RollBack(node, patch), Some(writer)) => {

@@ -122,7 +122,12 @@ impl Machine {
         commands
     }
 
-    fn each(&mut self, now: Timestamp, commands: &mut Vec<Command>, mut act: impl FnMut(&mut PoolRun, &mut Context<'_>)) {
+    fn each(
+        &mut self,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        mut act: impl FnMut(&mut PoolRun, &mut Context<'_>),
+    ) {
         for pool in self.pools.values_mut() {
             act(pool, &mut Context { now, commands, timers: &mut self.timers });
         }

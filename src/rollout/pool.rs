@@ -385,7 +385,8 @@ impl PoolRun {
                 context.commands.push(command);
             }
             // Our own patch, answered to nobody, or somebody who wanted the same.
-            Decision::Step(Step { action: Action::Await { .. }, .. }) | Decision::LeaveAlone(LeftAlone { why: Why::Converged, .. }) => {
+            Decision::Step(Step { action: Action::Await { .. }, .. })
+            | Decision::LeaveAlone(LeftAlone { why: Why::Converged, .. }) => {
                 self.assigned(index, context);
                 self.observed(index, current, context);
             }

@@ -13,7 +13,8 @@ use crate::judge::{Failure, Waiting};
 use crate::names::NodeName;
 use crate::observed::{Node, Observed, Readiness};
 use crate::plan::fixtures::{
-    canary, desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
+    canary, desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
+    source,
 };
 use crate::plan::{Plan, make, redecide};
 
@@ -182,7 +183,10 @@ fn failures_beyond_the_limit_stop_the_pool_and_the_rest_finishes() {
     assert!(!story.machine.is_finished(), "n2 is in flight");
     assert!(story.converge("n2").is_empty());
     assert!(story.machine.is_finished());
-    assert_eq!(story.end("n1"), End::Failed { failure: Failure::Refused { error: error_text::VALIDATE.to_owned() }, rolled_back: false });
+    assert_eq!(
+        story.end("n1"),
+        End::Failed { failure: Failure::Refused { error: error_text::VALIDATE.to_owned() }, rolled_back: false }
+    );
     assert_eq!(story.end("n3"), End::NotStarted);
 }
 
