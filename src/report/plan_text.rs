@@ -58,7 +58,8 @@ pub fn totals(plan: &Plan) -> String {
 }
 
 fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<()> {
-    if pool.steps().next().is_none() && pool.left_alone.iter().all(|left| left.why.is_settled()) {
+    // Adopted nodes run the content from elsewhere: to say that they are on the target would not be true.
+    if pool.steps().next().is_none() && pool.left_alone.iter().all(|left| left.why == Why::Converged) {
         let line = format!("{}, all on {}", count(pool.nodes, "node"), pool.target);
         return writeln!(out, "{}  {}\n", heading(&pool.name), quiet(line));
     }
