@@ -15,6 +15,7 @@ scenarios! {
         max_failures_stop_a_pool_and_failed_nodes_keep_their_assignment,
         failed_nodes_are_pointed_back_when_asked,
         every_way_to_fail_is_explained,
+        a_node_that_was_down_before_is_assigned_and_fails_nobody,
         failed_to_sync_is_retried_until_mended,
         a_deleted_config_map_made_again_by_hand_serves,
         a_node_that_is_active_and_not_ready_has_not_converged,
@@ -174,18 +175,19 @@ async fn failed_nodes_are_pointed_back_when_asked(start: Start) {
 
 async fn every_way_to_fail_is_explained(start: Start) {
     let cluster = start
-        .pool("a", 6)
+        .pool("a", 7)
         .fault("a-1", Fault::NeverAcknowledges)
         .fault("a-2", Fault::ValidateError)
         .fault("a-3", Fault::LoadError)
         .fault("a-4", Fault::SyncError)
         .fault("a-5", Fault::NotReady)
+        .fault("a-7", Fault::Crash)
         .up()
         .await;
     let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 3s}");
-    let run = cluster.sync(&repository, &[]).await.exits(5).says("1 converged, 5 failed");
+    let run = cluster.sync(&repository, &[]).await.exits(5).says("1 converged, 6 failed");
     let run = run
-        .says("failed a-1: timed out: not acknowledged yet meaning: the node has not taken any notice")
+        .says("failed a-1 a-7: timed out: not acknowledged yet meaning: the node has not taken any notice")
         .says("likely: the kubelet runs without --dynamic-config-dir")
         .says("the kubelet is 1.24 or later, or older than 1.11")
         .says("it must run under a service manager")
@@ -205,6 +207,20 @@ async fn every_way_to_fail_is_explained(start: Start) {
         )
         .says("look at: the kubelet's log on a-2: `journalctl -u kubelet`");
     assert_eq!(run.lines_with("a/a-6 converged"), 1, "{run}");
+    cluster.down().await;
+}
+
+async fn a_node_that_was_down_before_is_assigned_and_fails_nobody(start: Start) {
+    let cluster = start.pool("a", 3).fault("a-2", Fault::Deaf).up().await;
+    cluster.until_node("a-2", "is not Ready", |state| !state.ready).await;
+    let repository = repository("{maxUnavailable: 2, convergenceTimeout: 2s}");
+    let run = cluster.sync(&repository, &["-o", "json"]).await.exits(5);
+    assert_eq!(told(&run, "assigned")[0], "a-2", "it costs nothing");
+    assert_eq!(told(&run, "converged").len(), 2, "its failure says nothing about the configuration: {run}");
+    // It comes back, and finds its assignment.
+    cluster.fault("a-2", None).await;
+    cluster.until_node("a-2", "converges by itself", |state| state.settled() && state.source.is_some()).await;
+    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
     cluster.down().await;
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nodecfg::sandbox::api::{Api, Character};
 use nodecfg::sandbox::face::serve::{Identity, Options, Serving, serve};
-use nodecfg::sandbox::face::wire::{Entry, Fault, FaultKind, Injected, Matcher, Wire};
+use nodecfg::sandbox::face::wire::{Entry, Fault, Injected, Wire};
 use nodecfg::sandbox::kubelets::Faults;
 use nodecfg::sandbox::nodes::NodeSpec;
 use nodecfg::sandbox::{Embedded, EmbeddedOptions};
@@ -49,11 +49,6 @@ impl Powers {
     /// What lies between the binary and the API server. Kubelets and the test itself do not pass it.
     pub fn wire(&self) -> &Wire {
         self.embedded.wire()
-    }
-
-    /// Has something go wrong with requests of one verb on one resource, once.
-    pub fn once(&self, verb: &str, resource: &str, kind: FaultKind) -> Injected {
-        self.inject(Fault::once(Matcher::on(verb, resource), kind))
     }
 
     /// Has something go wrong.
