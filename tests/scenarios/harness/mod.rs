@@ -125,12 +125,11 @@ pub struct Start {
     host: Host,
     nodes: Vec<NodeSpec>,
     faults: Vec<FaultSpec>,
-    speed: f64,
 }
 
 impl Start {
     fn new(host: Host) -> Self {
-        Self { host, nodes: Vec::new(), faults: Vec::new(), speed: SPEED }
+        Self { host, nodes: Vec::new(), faults: Vec::new() }
     }
 
     fn version(&self) -> &'static str {
@@ -165,12 +164,6 @@ impl Start {
     /// What goes wrong on a node from the start.
     pub fn fault(mut self, node: &str, fault: Fault) -> Self {
         self.faults.push(FaultSpec { node: Some(NodeName::new(node).unwrap()), fault });
-        self
-    }
-
-    /// How much faster than real the kubelets are.
-    pub fn speed(mut self, speed: f64) -> Self {
-        self.speed = speed;
         self
     }
 

@@ -10,6 +10,8 @@ use nodecfg::sandbox::kubelets::Faults;
 use nodecfg::sandbox::nodes::NodeSpec;
 use nodecfg::sandbox::{Embedded, EmbeddedOptions};
 
+use super::SPEED;
+
 /// Who the binary is to the sandbox.
 const USER: &str = "sandbox";
 
@@ -22,14 +24,8 @@ pub struct Powers {
 }
 
 impl Powers {
-    pub(super) async fn start(
-        character: Character,
-        nodes: Vec<NodeSpec>,
-        faults: Faults,
-        speed: f64,
-        kubeconfig: &Path,
-    ) -> Self {
-        let options = EmbeddedOptions { character, speed, faults, images: 2, ..EmbeddedOptions::default() };
+    pub(super) async fn start(character: Character, nodes: Vec<NodeSpec>, faults: Faults, kubeconfig: &Path) -> Self {
+        let options = EmbeddedOptions { character, speed: SPEED, faults, images: 2, ..EmbeddedOptions::default() };
         let embedded = Embedded::start(options, nodes).await.unwrap();
         let serving = embedded.serve(None).await.unwrap();
         embedded.save_kubeconfig(&serving, kubeconfig).unwrap();
