@@ -5,10 +5,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use nodecfg::sandbox::api::{Api, Character, User};
+use nodecfg::sandbox::api::{Api, ApiOptions, Character, User};
 use nodecfg::sandbox::face::ServerFace;
 use nodecfg::sandbox::face::kubeconfig::Kubeconfig;
 use nodecfg::sandbox::face::serve::{Options, Serving, serve};
@@ -52,7 +52,12 @@ impl Sandbox {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let wire = Wire::new();
         let serving = runtime.block_on(async {
-            let api = api(character);
+            let api = Api::new(ApiOptions {
+                character,
+                tokens: [(TOKEN.to_owned(), User::admin("kubernetes-admin"))].into(),
+                face: Some(Arc::new(ServerFace::new(character))),
+                ..ApiOptions::default()
+            });
             serve(wire.wrap(api.router()), Options::default()).await.unwrap()
         });
         let home = tempfile::tempdir().unwrap();
@@ -158,7 +163,8 @@ impl Drop for Follow {
 /// Runs a test against both characters, where there is a kubectl.
 fn on_both(test: impl Fn(&Sandbox)) {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let kubectl: Option<PathBuf> = std::env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file());
+    let kubectl: Option<PathBuf> =
+        std::env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file());
     if kubectl.is_none() {
         eprintln!("SKIPPED: no kubectl on the PATH");
         return;
@@ -198,7 +204,10 @@ fn get_in_every_form() {
         assert_eq!(lines[0], ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]);
         assert_eq!((lines.len(), lines[1][0], lines[1][1], lines[1][4]), (4, "n1", "Ready", "v1.21.1"));
         let wide = sandbox.ok(&["get", "no", "n1", "-o", "wide"]);
-        assert!(wide.contains("INTERNAL-IP") && wide.contains("10.0.0.1") && wide.contains("containerd://1.6"), "{wide}");
+        assert!(
+            wide.contains("INTERNAL-IP") && wide.contains("10.0.0.1") && wide.contains("containerd://1.6"),
+            "{wide}"
+        );
         assert_eq!(sandbox.ok(&["get", "nodes", "-o", "name"]), "node/n1\nnode/n2\nnode/n3\n");
         assert_eq!(sandbox.ok(&["get", "nodes", "-l", "pool=b", "-o", "name"]), "node/n3\n");
         assert_eq!(sandbox.ok(&["get", "nodes", "-l", "pool in (b,c)", "--no-headers"]).lines().count(), 1);
@@ -255,7 +264,10 @@ fn describe() {
             "involvedObject": {"kind": "Node", "name": "n1", "uid": "n1", "apiVersion": "v1"}
         }));
         let text = sandbox.ok(&["describe", "node", "n1"]);
-        assert!(text.contains("pool=a") && text.contains("KubeletReady") && text.contains("NodeConfigAssigned"), "{text}");
+        assert!(
+            text.contains("pool=a") && text.contains("KubeletReady") && text.contains("NodeConfigAssigned"),
+            "{text}"
+        );
         sandbox.ok(&["create", "configmap", "c", "--from-literal=kubelet=x"]);
         assert!(sandbox.ok(&["describe", "configmap", "c"]).contains("kubelet:"));
         let events = sandbox.ok(&["get", "events", "--field-selector", "involvedObject.name=n1"]);
@@ -294,8 +306,11 @@ fn create_and_delete() {
         sandbox.create(&immutable);
         let refused = sandbox.run(&["patch", "cm", "i", "-p", r#"{"data":{"a":"2"}}"#]).fails();
         assert!(refused.contains("immutable"), "{refused}");
-        assert_eq!(sandbox.ok(&["delete", "configmap", "u", "i"]), "configmap \"u\" deleted\nconfigmap \"i\" deleted\n".replace(
-            " deleted", deleted(&sandbox.ok(&["delete", "configmap", "c", "-n", "kube-system"]))));
+        assert_eq!(
+            sandbox.ok(&["delete", "configmap", "u", "i"]),
+            "configmap \"u\" deleted\nconfigmap \"i\" deleted\n"
+                .replace(" deleted", deleted(&sandbox.ok(&["delete", "configmap", "c", "-n", "kube-system"])))
+        );
         sandbox.run(&["get", "cm", "u"]).fails();
         sandbox.ok(&["delete", "cm", "nothing", "--ignore-not-found"]);
         sandbox.ok(&["create", "cm", "x"]);
@@ -314,7 +329,14 @@ fn every_patch_type() {
     on_both(|sandbox| {
         sandbox.create(&node("n1", "a"));
         sandbox.ok(&["patch", "node", "n1", "--type=merge", "-p", r#"{"metadata":{"labels":{"merge":"1"}}}"#]);
-        sandbox.ok(&["patch", "node", "n1", "--type=json", "-p", r#"[{"op":"add","path":"/metadata/labels/json","value":"1"}]"#]);
+        sandbox.ok(&[
+            "patch",
+            "node",
+            "n1",
+            "--type=json",
+            "-p",
+            r#"[{"op":"add","path":"/metadata/labels/json","value":"1"}]"#,
+        ]);
         sandbox.ok(&["patch", "node", "n1", "-p", r#"{"metadata":{"labels":{"strategic":"1"}}}"#]);
         let labels = sandbox.json(&["get", "node", "n1"])["metadata"]["labels"].clone();
         assert_eq!(labels, json!({"pool": "a", "merge": "1", "json": "1", "strategic": "1"}));
@@ -375,7 +397,9 @@ fn wait() {
 #[test]
 fn apply_on_the_client() {
     on_both(|sandbox| {
-        let map = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}).to_string();
+        let map = |data: Value| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}).to_string()
+        };
         let apply = |input: &str| sandbox.fed(&["apply", "-f", "-"], input).succeeds();
         assert_eq!(apply(&map(json!({"a": "1", "b": "1"}))), "configmap/c created\n");
         assert_eq!(apply(&map(json!({"a": "1", "b": "1"}))), "configmap/c unchanged\n");
@@ -398,7 +422,8 @@ fn apply_on_the_client() {
 fn apply_on_the_server() {
     on_both(|sandbox| {
         let map = |value: &str| {
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": value}}).to_string()
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": value}})
+                .to_string()
         };
         let apply = |manager: &str, value: &str, more: &[&str]| {
             let manager = format!("--field-manager={manager}");
@@ -411,8 +436,12 @@ fn apply_on_the_server() {
         apply("two", "3", &["--dry-run=server"]).succeeds();
         let object = sandbox.json(&["get", "cm", "c", "--show-managed-fields"]);
         assert_eq!(object["data"]["a"], "2");
-        let managers: Vec<_> =
-            object["metadata"]["managedFields"].as_array().unwrap().iter().map(|entry| entry["manager"].clone()).collect();
+        let managers: Vec<_> = object["metadata"]["managedFields"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["manager"].clone())
+            .collect();
         assert!(managers.contains(&"two".into()), "{managers:?}");
     });
 }
@@ -480,18 +509,27 @@ fn custom_resources() {
         sandbox.ok(&["wait", "crd/widgets.example.dev", "--for=condition=Established", "--timeout=10s"]);
         assert!(sandbox.ok(&["get", "crd"]).contains("CREATED AT"));
         let widget = |size: Value| {
-            json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": size}}).to_string()
+            json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": size}})
+                .to_string()
         };
         let apply = |input: &str| sandbox.fed(&["apply", "-f", "-"], input);
         assert_eq!(apply(&widget(json!(1))).succeeds(), "widget.example.dev/w created\n");
         assert_eq!(apply(&widget(json!(2))).succeeds(), "widget.example.dev/w configured\n");
         apply(&widget(json!("big"))).fails();
-        sandbox.ok(&["patch", "widget", "w", "--type=merge", "--subresource=status", "-p", r#"{"status":{"ready":"yes"}}"#]);
+        sandbox.ok(&[
+            "patch",
+            "widget",
+            "w",
+            "--type=merge",
+            "--subresource=status",
+            "-p",
+            r#"{"status":{"ready":"yes"}}"#,
+        ]);
         let table = sandbox.ok(&["get", "wg"]);
         let lines: Vec<_> = table.lines().map(columns).collect();
         assert_eq!(lines[0], ["NAME", "SIZE", "READY", "AGE"]);
         assert_eq!(lines[1][..3], ["w", "2", "yes"]);
-        assert!(sandbox.ok(&["get", "all"]).contains("widget.example.dev/w"));
+        assert_eq!(columns(&sandbox.ok(&["get", "all", "--no-headers"]))[0], "widget.example.dev/w");
         assert!(sandbox.ok(&["explain", "widget.spec"]).contains("How big."));
         let server_side = sandbox.fed(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &widget(json!(3)));
         server_side.succeeds();

@@ -19,6 +19,7 @@ mod list;
 mod object;
 mod patch;
 mod prepare;
+mod protobuf;
 mod request;
 mod resource;
 mod schema;

@@ -14,6 +14,8 @@ pub(crate) enum Nature {
     Node,
     /// core/v1 ConfigMap.
     ConfigMap,
+    /// core/v1 Pod: there are none, and none can be made. Clients that look at nodes look for their pods.
+    Pod,
     /// core/v1 Event.
     Event,
     /// The events.k8s.io/v1 view of core/v1 Event.
@@ -124,6 +126,7 @@ pub(crate) fn built_ins() -> Vec<Resource> {
     vec![
         built_in(Nature::Node, "", "nodes", "Node", false, true, builtin::node()),
         built_in(Nature::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
+        built_in(Nature::Pod, "", "pods", "Pod", true, false, builtin::pod()),
         built_in(Nature::Event, "", "events", "Event", true, false, builtin::event()),
         built_in(Nature::NewEvent, "events.k8s.io", "events", "Event", true, false, builtin::event()),
         built_in(Nature::Namespace, "", "namespaces", "Namespace", false, true, builtin::namespace()),

@@ -2,14 +2,14 @@
 //! from their definition.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use super::super::served::Resource;
 use super::words;
-use crate::sandbox::api::Character;
-use crate::sandbox::api::builtin;
 use crate::sandbox::api::shape::{ListKind, Presence, Scalar, Shape};
+use crate::sandbox::api::{Character, builtin, event_view};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// The one built-in kind that two groups share.
@@ -166,10 +166,20 @@ fn built_in(resource: &Resource) -> Option<Shape> {
         "Node" => builtin::node(),
         "ConfigMap" => builtin::config_map(),
         "Namespace" => builtin::namespace(),
+        "Pod" => builtin::pod(),
+        "Event" if resource.group == "events.k8s.io" => renamed(builtin::event()),
         "Event" => builtin::event(),
         "Lease" => builtin::lease(),
         "CustomResourceDefinition" => builtin::custom_resource_definition(),
         "SelfSubjectAccessReview" => builtin::self_subject_access_review(),
         _ => return None,
     })
+}
+
+/// The shape of an Event under the names that events.k8s.io gives its fields.
+fn renamed(event: Shape) -> Shape {
+    let Shape::Struct(fields) = event else { return event };
+    let new = |name: &str| event_view::NAMES.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
+    let renamed = fields.iter().map(|(name, field)| (new(name).unwrap_or(name).to_owned(), field.clone()));
+    Shape::Struct(Arc::new(renamed.collect()))
 }
