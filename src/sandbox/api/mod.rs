@@ -20,6 +20,8 @@ mod object;
 mod patch;
 mod prepare;
 mod protobuf;
+#[cfg(test)]
+pub(crate) mod replay;
 mod request;
 mod resource;
 mod schema;
@@ -115,7 +117,7 @@ impl Api {
     /// Starts a cluster with the namespaces that every cluster has.
     #[must_use]
     pub fn new(options: ApiOptions) -> Self {
-        let registry = resource::built_ins()
+        let registry = resource::built_ins(options.character)
             .into_iter()
             .map(|r| ((r.group.clone(), r.version.clone(), r.plural.clone()), Arc::new(r)))
             .collect();

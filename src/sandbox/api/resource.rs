@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::builtin;
+use super::character::Character;
 use super::shape::Shape;
 
 /// What a resource is, beyond its name.
@@ -122,13 +123,13 @@ fn built_in(
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 
 /// The built-in resources.
-pub(crate) fn built_ins() -> Vec<Resource> {
+pub(crate) fn built_ins(character: Character) -> Vec<Resource> {
     vec![
         built_in(Nature::Node, "", "nodes", "Node", false, true, builtin::node()),
         built_in(Nature::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
         built_in(Nature::Pod, "", "pods", "Pod", true, false, builtin::pod()),
-        built_in(Nature::Event, "", "events", "Event", true, false, builtin::event()),
-        built_in(Nature::NewEvent, "events.k8s.io", "events", "Event", true, false, builtin::event()),
+        built_in(Nature::Event, "", "events", "Event", true, false, builtin::event(character)),
+        built_in(Nature::NewEvent, "events.k8s.io", "events", "Event", true, false, builtin::event(character)),
         built_in(Nature::Namespace, "", "namespaces", "Namespace", false, true, builtin::namespace()),
         built_in(Nature::Lease, "coordination.k8s.io", "leases", "Lease", true, false, builtin::lease()),
         built_in(

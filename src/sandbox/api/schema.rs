@@ -31,7 +31,7 @@ fn values(schema: &Value) -> Option<&Value> {
 /// The shape that a schema describes.
 pub(crate) fn shape(schema: &Value) -> Shape {
     match word(schema, "type") {
-        "object" if word(schema, "x-kubernetes-map-type") == "atomic" => Shape::Atomic,
+        "object" if word(schema, "x-kubernetes-map-type") == "atomic" => Shape::Whole(Arc::new(Shape::Free)),
         "object" if schema.get("properties").is_some() => {
             let field = |(name, below): (&String, &Value)| {
                 (name.clone(), Field { shape: shape(below), presence: Presence::OmitAbsent })

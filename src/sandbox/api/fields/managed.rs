@@ -188,8 +188,12 @@ pub(crate) fn dropped_by_apply(shape: &Shape, live: &Value, config: &Value, writ
     let records = read(live);
     let last = records.iter().find(|record| record.is_of(writer, true));
     let mut dropped = last.map(|record| record.fields.difference(&wanted)).unwrap_or_default();
-    for record in records.iter().filter(|record| !record.is_of(writer, true)) {
-        dropped = dropped.difference(&record.fields);
+    let others = records.iter().filter(|record| !record.is_of(writer, true));
+    let kept = others.fold(wanted, |kept, record| kept.union(&record.fields));
+    dropped = dropped.difference(&kept);
+    // A struct that an update of old owned as a whole stays as long as one of its fields does.
+    for path in dropped.paths().iter().filter(|path| kept.reaches_below(path)) {
+        dropped.remove(&path.iter().map(String::as_str).collect::<Vec<_>>());
     }
     Applied { dropped }
 }
