@@ -306,10 +306,11 @@ fn create_and_delete() {
         sandbox.create(&immutable);
         let refused = sandbox.run(&["patch", "cm", "i", "-p", r#"{"data":{"a":"2"}}"#]).fails();
         assert!(refused.contains("immutable"), "{refused}");
-        assert_eq!(
-            sandbox.ok(&["delete", "configmap", "u", "i"]),
-            "configmap \"u\" deleted\nconfigmap \"i\" deleted\n"
-                .replace(" deleted", deleted(&sandbox.ok(&["delete", "configmap", "c", "-n", "kube-system"])))
+        // Newer kubectls go on with the namespace.
+        let deleted = sandbox.ok(&["delete", "configmap", "u", "i"]);
+        assert!(
+            deleted.contains("configmap \"u\" deleted") && deleted.contains("configmap \"i\" deleted"),
+            "{deleted}"
         );
         sandbox.run(&["get", "cm", "u"]).fails();
         sandbox.ok(&["delete", "cm", "nothing", "--ignore-not-found"]);
@@ -317,11 +318,6 @@ fn create_and_delete() {
         sandbox.ok(&["delete", "cm", "--all"]);
         assert_eq!(sandbox.ok(&["get", "cm", "-o", "name"]), "");
     });
-}
-
-/// How this kubectl ends the line about a deleted object: newer ones name the namespace.
-fn deleted(line: &str) -> &'static str {
-    if line.contains("from") { " deleted from default namespace" } else { " deleted" }
 }
 
 #[test]
@@ -362,7 +358,7 @@ fn label_annotate_cordon_taint() {
         sandbox.ok(&["label", "node", "n1", "tier=silver", "--overwrite"]);
         sandbox.ok(&["label", "node", "n1", "pool-"]);
         assert_eq!(sandbox.json(&["get", "node", "n1"])["metadata"]["labels"], json!({"tier": "silver"}));
-        assert_eq!(sandbox.ok(&["annotate", "nodes", "--all", "note=x"]), "node/n1 annotated\n");
+        assert!(sandbox.ok(&["annotate", "nodes", "--all", "note=x"]).starts_with("node/n1 annotate"));
         assert_eq!(sandbox.json(&["get", "node", "n1"])["metadata"]["annotations"]["note"], "x");
         sandbox.ok(&["cordon", "n1"]);
         assert_eq!(columns(&sandbox.ok(&["get", "node", "n1", "--no-headers"]))[1], "Ready,SchedulingDisabled");
