@@ -171,11 +171,6 @@ pub(crate) fn config_map() -> Shape {
     object([("immutable", ptr(boolean())), ("data", opt(map(text()))), ("binaryData", opt(map(text())))])
 }
 
-/// core/v1 `Pod`, of which there are none.
-pub(crate) fn pod() -> Shape {
-    object([("spec", always(Shape::Free, empty())), ("status", always(Shape::Free, empty()))])
-}
-
 /// core/v1 `Namespace`.
 pub(crate) fn namespace() -> Shape {
     object([

@@ -152,13 +152,7 @@ impl Exchange<'_> {
         match (resource.namespaced, placed) {
             (true, false) if !across => Err(ApiError::no_such_resource()),
             (false, true) if resource.nature != Nature::Namespace => Err(ApiError::no_such_resource()),
-            _ if resource.nature == Nature::Pod && !matches!(verb, "get" | "list" | "watch") => {
-                Err(ApiError::method_not_allowed())
-            }
-            _ if resource.nature == Nature::AccessReview && verb != "create" => Err(ApiError::method_not_allowed()),
-            _ if resource.nature == Nature::Namespace && verb == "deletecollection" => {
-                Err(ApiError::method_not_allowed())
-            }
+            _ if !resource.has_verb(verb) => Err(ApiError::method_not_allowed()),
             _ => Ok(()),
         }
     }

@@ -15,6 +15,7 @@ pub(super) mod event_view;
 mod face_seam;
 mod fields;
 mod http;
+mod intake;
 mod list;
 mod object;
 mod patch;
@@ -350,3 +351,6 @@ impl Api {
         registry.retain(|_, resource| resource.collection != definition);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -158,7 +158,8 @@ pub(crate) fn check(schema: &Value, value: &Value, path: &str, errors: &mut Vec<
         "number" => matches!(found, "number" | "integer"),
         other => other == found,
     };
-    if !fits && !(set(schema, "x-kubernetes-int-or-string") && matches!(found, "integer" | "string")) {
+    let either = set(schema, "x-kubernetes-int-or-string") && matches!(found, "integer" | "string");
+    if !(fits || either) {
         let why = format!("{path} in body must be of type {wanted}: {found:?}");
         errors.push(FieldError::type_invalid(path, &format!("{found:?}"), &why));
         return;

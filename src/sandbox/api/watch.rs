@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::Api;
 use super::character::Character;
 use super::list::{check_options, select, selector};
-use super::object::{Change, Stored};
+use super::object::{Change, Stored, set_metadata};
 use super::request::{Form, Query};
 use super::resource::{Nature, Resource};
 use super::selectors::Selector;
@@ -150,7 +150,7 @@ impl Watch {
             tokio::select! {
                 changed = self.signal.changed() => {
                     if changed.is_err() {
-                        return None;
+                        return self.next_events().ok().filter(|chunk| !chunk.is_empty());
                     }
                 }
                 () = tokio::time::sleep_until(wake) => {
@@ -243,7 +243,7 @@ impl Watch {
             super::decode::decode(&self.resource.shape, &mut object, &kind);
         }
         if self.api.character().writes_null_times() {
-            object["metadata"]["creationTimestamp"] = Value::Null;
+            set_metadata(&mut object, "creationTimestamp", Value::Null);
         }
         format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
     }

@@ -271,3 +271,29 @@ fn conflict(mut conflicts: Vec<(String, FieldSet)>) -> ApiError {
     };
     ApiError::apply_conflict(message, causes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::api::builtin;
+
+    #[test]
+    fn an_apply_drops_no_struct_that_it_still_wants_a_field_of() {
+        // As kubectl leaves it when it takes over what it applied from the client side: the struct itself is owned.
+        let owned = json!({"f:spec": {".": {}, "f:podCIDR": {}, "f:providerID": {}}});
+        let live = json!({"metadata": {"managedFields": [{
+            "manager": "kubectl", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsV1": owned
+        }]}});
+        let writer = Writer {
+            manager: "kubectl",
+            version: "v1",
+            subresource: "",
+            now: Timestamp::UNIX_EPOCH,
+            character: Character::V1_36,
+            reset: &[],
+        };
+        let dropped = |config: Value| dropped_by_apply(&builtin::node(), &live, &config, &writer).dropped.to_value();
+        assert_eq!(dropped(json!({"spec": {"podCIDR": "a"}})), json!({"f:spec": {"f:providerID": {}}}));
+        assert_eq!(dropped(json!({})), owned);
+    }
+}

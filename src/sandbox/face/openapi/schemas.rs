@@ -173,7 +173,7 @@ fn built_in(character: Character, resource: &Resource) -> Option<Shape> {
         "Node" => builtin::node(),
         "ConfigMap" => builtin::config_map(),
         "Namespace" => builtin::namespace(),
-        "Pod" => builtin::pod(),
+        "Pod" => Shape::Free,
         "Event" if resource.group == "events.k8s.io" => renamed(builtin::event(character)),
         "Event" => builtin::event(character),
         "Lease" => builtin::lease(),
