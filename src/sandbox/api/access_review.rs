@@ -6,6 +6,7 @@ use super::Api;
 use super::auth::User;
 use super::decode::decode;
 use super::fields::managed::{self, Writer};
+use super::object::{set_field, set_metadata};
 use super::request::ResourcePath;
 use super::resource::Resource;
 use super::status::{ApiError, ApiResult};
@@ -40,9 +41,9 @@ pub(crate) fn review(api: &Api, user: &User, resource: &Resource, manager: &str,
     let writer =
         Writer { manager, version: &version, subresource: "", now: api.now(), character: api.character(), reset: &[] };
     managed::update(&resource.shape, &blank, &mut review, &writer);
-    review["status"] = json!({"allowed": allowed});
+    set_field(&mut review, "status", json!({"allowed": allowed}));
     if api.character().writes_null_times() {
-        review["metadata"]["creationTimestamp"] = Value::Null;
+        set_metadata(&mut review, "creationTimestamp", Value::Null);
     }
     Ok(review)
 }

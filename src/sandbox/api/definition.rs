@@ -74,8 +74,8 @@ pub(crate) fn check(definition: &Value, errors: &mut Vec<FieldError>) {
     let (plural, group) = (text(definition, "/spec/names/plural"), text(definition, "/spec/group"));
     let (name, wanted) = (text(definition, "/metadata/name"), format!("{plural}.{group}"));
     if name != wanted {
-        let why = format!("must be spec.names.plural+\".\"+spec.group");
-        errors.push(FieldError::invalid("metadata.name", name, &why));
+        let why = "must be spec.names.plural+\".\"+spec.group";
+        errors.push(FieldError::invalid("metadata.name", name, why));
     }
     for (field, value) in [
         ("spec.group", group),

@@ -13,7 +13,7 @@ use super::request::{Form, Query};
 use super::resource::Resource;
 use super::selectors::{Fields, Labels, Selector};
 use super::status::{ApiError, ApiResult, FieldError};
-use super::store::{Past, key};
+use super::store::{Past, Store, key};
 use super::view::View;
 
 /// How much of a list is sent at once, in bytes.
@@ -92,6 +92,26 @@ impl Token {
     }
 }
 
+/// The objects of a scan that may be selected: one at most when the selector names it, however many there are.
+///
+/// # Errors
+/// When the revision cannot be looked back to.
+pub(crate) fn select(
+    store: &Store,
+    resource: &Resource,
+    namespace: &str,
+    start: &str,
+    at: Option<u64>,
+    selector: &Selector,
+) -> Result<Vec<Arc<Stored>>, Past> {
+    match selector.fields.name() {
+        Some(name) if at.is_none() && resource.namespaced != namespace.is_empty() => {
+            Ok(store.get(&resource.collection, &key(namespace, name)).into_iter().collect())
+        }
+        _ => store.scan(&resource.collection, namespace, start, at),
+    }
+}
+
 /// Reads a page.
 ///
 /// # Errors
@@ -125,7 +145,7 @@ pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Quer
     if let (None, Some(version)) = (at, version.filter(|version| *version > current)) {
         return Err(ApiError::too_new(version, current));
     }
-    let found = store.scan(&resource.collection, namespace, start, at).map_err(|past| match (past, &token) {
+    let found = select(&store, resource, namespace, start, at, &selector).map_err(|past| match (past, &token) {
         (Past::Future(current), _) => ApiError::too_new(at.unwrap_or_default(), current),
         (Past::Compacted(_), Some(token)) => {
             ApiError::expired_continue(Token::encode(-1, token.start.trim_end_matches('\0')))

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::event_view;
 use super::face_seam::TableRequest;
-use super::object::{Change, Stored};
+use super::object::{Change, Stored, set_field};
 use super::request::Form;
 use super::resource::{Nature, Resource};
 
@@ -39,7 +39,7 @@ impl View<'_> {
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let mut value = event_view::outgoing(self.resource, stored.value());
         if self.resource.nature == Nature::Custom {
-            value["apiVersion"] = self.resource.api_version().into();
+            set_field(&mut value, "apiVersion", self.resource.api_version());
         }
         value
     }
