@@ -20,8 +20,6 @@ pub(crate) fn review(api: &Api, user: &User, resource: &Resource, manager: &str,
     if text(body, "/kind") != resource.kind {
         return Err(ApiError::bad_request(format!("the body is no {}", resource.kind)));
     }
-    let mut blank = json!({"metadata": {}});
-    decode(&resource.shape, &mut blank, &resource.kind);
     let mut review = body.clone();
     decode(&resource.shape, &mut review, &resource.kind);
     let asked = |key: &str| text(&review, &format!("/spec/resourceAttributes/{key}")).to_owned();
@@ -40,7 +38,7 @@ pub(crate) fn review(api: &Api, user: &User, resource: &Resource, manager: &str,
     let version = resource.api_version();
     let writer =
         Writer { manager, version: &version, subresource: "", now: api.now(), character: api.character(), reset: &[] };
-    managed::update(&resource.shape, &blank, &mut review, &writer);
+    managed::update(&resource.shape, resource.blank(), &mut review, &writer);
     set_field(&mut review, "status", json!({"allowed": allowed}));
     if api.character().writes_null_times() {
         set_metadata(&mut review, "creationTimestamp", Value::Null);

@@ -117,6 +117,7 @@ pub(crate) fn node() -> Shape {
                     ),
                     ("configSource", ptr(node_config_source())),
                     ("externalID", opt(text())),
+                    ("podPreemptionPolicy", ptr(Shape::Free)),
                 ]),
                 empty(),
             ),

@@ -1,6 +1,6 @@
 //! CustomResourceDefinitions: their defaults and conditions, and the resources they add.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -133,6 +133,7 @@ pub(crate) fn resources(definition: &Value) -> Vec<Resource> {
                 collection: of("/metadata/name"),
                 schema: schema.cloned().map(Arc::new),
                 definition: Some(shared.clone()),
+                blank: OnceLock::new(),
             }
         })
         .collect()

@@ -174,13 +174,13 @@ impl Exchange<'_> {
             }
             "list" => {
                 let page = list::page(self.api, resource, self.confinement(resource), query)?;
-                let mut chunks = list::chunks(&view, &page);
-                let body = match (chunks.pop(), chunks.is_empty()) {
-                    (Some(only), true) => Body::from(only),
-                    (last, _) => {
-                        chunks.extend(last);
-                        Body::from_stream(futures::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>)))
-                    }
+                let mut chunks = list::chunks(self.api, resource, form, query.text("includeObject"), page).peekable();
+                let first = chunks.next().unwrap_or_default();
+                let body = if chunks.peek().is_none() {
+                    Body::from(first)
+                } else {
+                    let all = std::iter::once(first).chain(chunks);
+                    Body::from_stream(futures::stream::iter(all.map(Ok::<_, Infallible>)))
                 };
                 Ok(json_answer(StatusCode::OK, body))
             }

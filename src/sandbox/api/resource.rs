@@ -1,11 +1,12 @@
 //! The resources that are served: the built-in ones and those that CustomResourceDefinitions add.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::builtin;
 use super::character::Character;
+use super::decode::decode;
 use super::shape::Shape;
 
 /// What a resource is, beyond its name.
@@ -60,6 +61,8 @@ pub(crate) struct Resource {
     pub(crate) schema: Option<Arc<Value>>,
     /// The definition of a custom resource.
     pub(crate) definition: Option<Arc<Value>>,
+    /// See [`Resource::blank`].
+    pub(crate) blank: OnceLock<Value>,
 }
 
 impl Resource {
@@ -71,6 +74,18 @@ impl Resource {
     /// The version that its objects are stored in.
     pub(crate) fn stored_version(&self) -> String {
         if self.nature == Nature::NewEvent { "v1".to_owned() } else { self.api_version() }
+    }
+
+    /// An object of this resource in which nothing is set: what a new one is compared with, to see which fields its
+    /// creator set.
+    pub(crate) fn blank(&self) -> &Value {
+        self.blank.get_or_init(|| {
+            let mut blank = json!({"metadata": {}});
+            if self.is_typed() {
+                decode(&self.shape, &mut blank, &self.kind);
+            }
+            blank
+        })
     }
 
     /// Whether the server decodes it into a Go type, rather than keeping it by schema.
@@ -131,6 +146,7 @@ fn built_in(
         collection: plural.to_owned(),
         schema: None,
         definition: None,
+        blank: OnceLock::new(),
     }
 }
 

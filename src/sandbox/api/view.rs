@@ -48,7 +48,7 @@ impl View<'_> {
     pub(crate) fn object(&self, stored: &Stored) -> Bytes {
         match self.form {
             Form::Metadata => partial(stored),
-            Form::Table => match self.table(&[self.value(stored)], &json!({}), false) {
+            Form::Table => match self.row(stored, false) {
                 Some(table) => table.to_string().into(),
                 None => self.plain(stored),
             },
@@ -83,7 +83,7 @@ impl View<'_> {
             return stored.event(change);
         }
         let object = match self.form {
-            Form::Table => match self.table(&[self.value(stored)], &json!({}), !first) {
+            Form::Table => match self.row(stored, !first) {
                 Some(table) => table.to_string().into(),
                 None => self.plain(stored),
             },
@@ -93,6 +93,11 @@ impl View<'_> {
         line.extend_from_slice(&object);
         line.extend_from_slice(b"}\n");
         line.into()
+    }
+
+    fn row(&self, stored: &Stored, is_watch_event: bool) -> Option<Value> {
+        let metadata = json!({"resourceVersion": stored.revision.to_string()});
+        self.table(&[self.value(stored)], &metadata, is_watch_event)
     }
 
     /// Objects as a table, if somebody can print one.

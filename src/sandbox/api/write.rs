@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Api;
-use super::decode::decode;
 use super::event_view;
 use super::fields::managed::{self, Writer};
 use super::intake::Source;
@@ -87,15 +86,6 @@ impl Write<'_> {
         }
     }
 
-    /// An object of this resource in which nothing is set.
-    fn blank(&self) -> Value {
-        let mut blank = json!({"metadata": {}});
-        if self.resource.is_typed() {
-            decode(&self.resource.shape, &mut blank, &self.resource.kind);
-        }
-        blank
-    }
-
     fn claim(&self, live: &Value, new: &mut Value, claim: &Claim<'_>) -> ApiResult<()> {
         let version = self.resource.stored_version();
         let writer = self.writer(&version);
@@ -129,12 +119,13 @@ impl Write<'_> {
         let generate = text(&object, "/metadata/generateName").to_owned();
         let generated = text(&object, "/metadata/name").is_empty() && !generate.is_empty();
         loop {
-            let mut object = object.clone();
+            // Only a generated name may have to be tried again.
+            let mut object = if generated { object.clone() } else { std::mem::take(&mut object) };
             if generated {
                 set_metadata(&mut object, "name", format!("{generate}{}", self.api.suffix()));
             }
             prepare::default(resource, &mut object);
-            self.claim(&self.blank(), &mut object, claim)?;
+            self.claim(resource.blank(), &mut object, claim)?;
             prepare::create(resource, self.api.character(), &mut object, self.api.uid(), self.api.now());
             prepare::check(resource, self.api.character(), None, &object, false)?;
             let name = text(&object, "/metadata/name").to_owned();
