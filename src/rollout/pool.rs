@@ -372,6 +372,13 @@ impl PoolRun {
         self.start_more(context);
     }
 
+    /// The patch never left: the node is as it was. Starts nobody else, since a stop follows.
+    pub(super) fn withdrawn(&mut self, index: usize) {
+        if self.nodes.get(index).is_some_and(|node| node.phase == Phase::Assigning) {
+            self.set(index, Phase::Pending);
+        }
+    }
+
     /// The assignment met a change; `decision` is what planning says of the node as it is now.
     pub(super) fn changed(&mut self, index: usize, current: &Node, decision: Decision, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get_mut(index).filter(|node| node.phase == Phase::Assigning) else { return };
