@@ -33,13 +33,13 @@ pub enum Input {
     /// The rollout may begin: the ConfigMaps are there and the watch stands.
     Start,
     /// A node, as the watch shows it.
-    Observed(Node),
+    Observed(Box<Node>),
     /// A node left the cluster.
     Gone(NodeName),
     /// A node was assigned.
     Assigned(NodeName),
     /// A node was not assigned, since somebody had changed it; this is what planning says of it now. `None`: it is gone.
-    Changed(NodeName, Option<(Node, Decision)>),
+    Changed(NodeName, Option<Box<(Node, Decision)>>),
     /// A node was not assigned: the server's words.
     Refused(NodeName, String),
     /// The patch of a node was not sent after all: nothing is known of it to the server.
@@ -60,7 +60,7 @@ pub enum Command {
     /// Send this patch for this node. Answered by [`Input::RolledBack`].
     RollBack(NodeName, Patch),
     /// Tell the user.
-    Tell(Progress),
+    Tell(Box<Progress>),
 }
 
 /// A rollout in progress.
@@ -110,7 +110,8 @@ impl Machine {
             Input::Assigned(node) => self.on(&node, now, &mut commands, PoolRun::assigned),
             Input::Withdrawn(node) => self.on(&node, now, &mut commands, |pool, index, _| pool.withdrawn(index)),
             Input::Changed(node, None) => self.on(&node, now, &mut commands, PoolRun::gone),
-            Input::Changed(node, Some((current, decision))) => {
+            Input::Changed(node, Some(anew)) => {
+                let (current, decision) = *anew;
                 self.on(&node, now, &mut commands, |pool, index, context| {
                     pool.changed(index, &current, decision, context);
                 });
@@ -195,6 +196,6 @@ pub(super) struct Context<'a> {
 
 impl Context<'_> {
     pub(super) fn tell(&mut self, progress: Progress) {
-        self.commands.push(Command::Tell(progress));
+        self.commands.push(Command::Tell(Box::new(progress)));
     }
 }
