@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::cluster_args::{ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn};
 use super::repository_args::RepositoryArgs;
-use super::run::{self, Audience};
+use super::run::{self, Audience, Purpose};
 use super::{Exit, Failure, Terminal};
 use crate::report::Format;
 use crate::rollout::execute::{self, Rollout};
 use crate::rollout::machine::Mode;
 
-/// Wait until every node proves that it runs what the repository says. Writes nothing.
+/// Wait until every node proves that it runs what the repository says.
 ///
-/// Exits with 5 when a node fails or does not get there in time.
+/// Changes nothing. Ends with exit code 5 when a node fails or does not get there in time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -32,11 +32,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let loaded = args.repository.load()?;
     warn(&loaded, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
-    run::open(loaded.desired.fleet.as_str(), &loaded.revision(), reader.server(), format, terminal)?;
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
+    run::open(&run::scene(&loaded, &namespace, reader.server()), format, true, terminal)?;
     let planned = plan(&loaded.desired, &reader, args.allowances.options(namespace)).await?;
     let Planned { plan, observed, options } = &planned;
-    let mut audience = Audience::gather(plan, format, verbose, terminal)?;
+    let mut audience = Audience::gather(plan, Purpose::Verify, format, verbose, terminal)?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,
@@ -47,6 +47,5 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     };
     let stop = run::stop_on_signals();
     let execution = execute::verify(rollout, &reader, stop, &mut |now, progress| audience.tell(now, progress)).await;
-    audience.dismiss(&execution, terminal)?;
-    Ok(run::exit_of(&execution))
+    audience.dismiss(&execution, terminal)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::plan_text::reason;
-use super::{count, duration, names};
+use super::{count, names, whole_duration};
 use crate::document::FieldChange;
 use crate::plan::{Action, Plan, PoolPlan, WaveKind};
 
@@ -93,7 +93,7 @@ fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<(
     for wave in &pool.waves {
         let label = match wave.kind {
             WaveKind::Unavailable => "first, unavailable already".to_owned(),
-            WaveKind::Canary { soak_seconds } => format!("canary, {} soak", duration(soak_seconds as f64)),
+            WaveKind::Canary { soak_seconds } => format!("canary, {} soak", whole_duration(soak_seconds)),
             WaveKind::Rest => format!("then, {} at a time", pool.budget),
         };
         let listed: Vec<&str> = wave
