@@ -16,9 +16,9 @@ pub(super) struct Args {
     #[command(flatten)]
     repository: RepositoryArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     allowances: Allowances,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 const EXAMPLES: &str = "\

@@ -13,7 +13,7 @@ use super::{Exit, Failure, Terminal};
 use crate::clock;
 use crate::names::NamespaceName;
 use crate::plan::Plan;
-use crate::report::bars::Bars;
+use crate::report::bars::{Bars, Foot};
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
 use crate::report::{Format, findings, plan_json, plan_text, progress, summary};
 use crate::rollout::execute::{Execution, Stop};
@@ -157,17 +157,19 @@ fn exit_of(execution: &Execution) -> Exit {
 }
 
 /// Follows SIGINT and SIGTERM: the first lets what is in flight finish, the second ends at once.
-pub(super) fn stop_on_signals() -> watch::Receiver<Stop> {
+pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
     tokio::spawn(async move {
         let mut next = Stop::Gently;
-        while signalled().await.is_ok() {
+        while let Some(signal) = signalled().await {
+            if signal == Signal::Interrupt {
+                foot.echoed();
+            }
             tracing::warn!(
                 "{}",
                 match next {
-                    Stop::Now => "ending now; nodes that are in flight keep their assignment",
-                    _ =>
-                        "stopping: no further node is started, nodes in flight are watched to their end; press Ctrl-C again to end at once",
+                    Stop::Now => "ending now; nodes in flight keep their assignment",
+                    _ => "stopping: nodes in flight are watched to their end, no others start; Ctrl-C again ends now",
                 }
             );
             // The receiver goes with the run; then there is nothing left to stop.
@@ -180,26 +182,33 @@ pub(super) fn stop_on_signals() -> watch::Receiver<Stop> {
     receiver
 }
 
+/// What asks a process to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// Ctrl-C.
+    Interrupt,
+    /// Anything but the keyboard.
+    Terminate,
+}
+
+/// Waits for SIGINT or SIGTERM. `None`: they cannot be waited for, and keep their usual effect.
+pub(super) async fn signalled() -> Option<Signal> {
+    next_signal().await.inspect_err(|error| tracing::error!("cannot wait for signals: {error}")).ok()
+}
+
 #[cfg(unix)]
-async fn signalled() -> std::io::Result<()> {
+async fn next_signal() -> std::io::Result<Signal> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
-        result = tokio::signal::ctrl_c() => result,
-        _ = terminate.recv() => Ok(()),
+        result = tokio::signal::ctrl_c() => result.map(|()| Signal::Interrupt),
+        _ = terminate.recv() => Ok(Signal::Terminate),
     }
 }
 
 #[cfg(not(unix))]
-async fn signalled() -> std::io::Result<()> {
-    tokio::signal::ctrl_c().await
-}
-
-/// Waits for SIGINT or SIGTERM.
-pub(super) async fn interrupted() {
-    if let Err(error) = signalled().await {
-        tracing::error!("cannot wait for signals: {error}");
-    }
+async fn next_signal() -> std::io::Result<Signal> {
+    tokio::signal::ctrl_c().await.map(|()| Signal::Interrupt)
 }
 
 /// What a command is about to work on.

@@ -101,7 +101,8 @@ impl Version {
 const EXAMPLES: &str = "\
 Examples:
   nodecfg sandbox --pools general,gpu --kubeconfig-out sandbox.yaml
-  nodecfg sandbox --repo examples/repo-layout --fault gpu-1=validate-error --kubeconfig-out sandbox.yaml";
+  nodecfg sandbox --repo examples/repo-layout --kubeconfig-out sandbox.yaml -v
+  nodecfg sandbox --nodes 3 --fault node-1=crash > sandbox.yaml";
 
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let kubelet = args.kubernetes_version.kubelet();
@@ -119,7 +120,7 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Fa
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));
     let serving = embedded.serve(args.port).await?;
     announce(args, &embedded, &serving, count, terminal)?;
-    super::run::interrupted().await;
+    super::run::signalled().await;
     embedded.stop(Some(serving)).await;
     Ok(Exit::Done)
 }

@@ -21,15 +21,13 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    if format == Format::Markdown {
-        return Err(Failure::usage("status has no markdown form", "use -o text, json or yaml"));
-    }
     let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
     let observed = look(&reader, args.cluster.namespace(None)?.as_str()).await?;
     let mut rows: Vec<Row> = observed.nodes.values().map(|node| row(node, &observed)).collect();
     rows.sort_by(|a, b| (a.pool.is_none(), &a.pool, &a.node).cmp(&(b.pool.is_none(), &b.pool, &b.node)));
     match format {
-        Format::Text | Format::Markdown => status::text(&mut terminal.out, &rows)?,
+        Format::Text => status::text(&mut terminal.out, &rows)?,
+        Format::Markdown => status::markdown(&mut terminal.out, &rows)?,
         Format::Json => report::json(&mut terminal.out, &status::document(&rows)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &status::document(&rows)?)?,
     }

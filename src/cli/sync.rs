@@ -28,8 +28,6 @@ pub(super) struct Args {
     #[command(flatten)]
     repository: RepositoryArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     allowances: Allowances,
     /// Show the plan and change nothing.
     #[arg(long)]
@@ -43,6 +41,8 @@ pub(super) struct Args {
     /// How many requests to send at a time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     #[command(flatten)]
     sandbox: SandboxArgs,
 }
@@ -75,7 +75,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         diff::write_plan(&planned.plan, format, verbose, terminal)?;
         Exit::Done
     } else {
-        let stop = run::stop_on_signals();
+        let stop = run::stop_on_signals(terminal.foot.clone());
         let lock = args.lock(&loaded, &reader, &options).await?;
         let result = args.reconcile(&loaded, &reader, &lock, options, stop, format, verbose, terminal).await;
         lock.release().await;

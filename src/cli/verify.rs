@@ -19,12 +19,12 @@ pub(super) struct Args {
     #[command(flatten)]
     repository: RepositoryArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     allowances: Allowances,
     /// How long to wait, instead of each pool's convergenceTimeout.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -45,7 +45,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         mode: Mode { assign: false, rollback_on_failure: false, timeout: args.timeout },
         concurrency: 1,
     };
-    let stop = run::stop_on_signals();
+    let stop = run::stop_on_signals(terminal.foot.clone());
     let execution = execute::verify(rollout, &reader, stop, &mut |now, progress| audience.tell(now, progress)).await;
     audience.dismiss(&execution, terminal)
 }

@@ -4,7 +4,7 @@
 //! been waited for longest. It is told the time and reads no clock.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,6 +49,17 @@ impl Foot {
             self.bars.println(lines.trim_end_matches('\n'))
         } else {
             io::stderr().write_all(lines.as_bytes())
+        }
+    }
+}
+
+impl Foot {
+    /// To be told when Ctrl-C was pressed: the terminal has then echoed it as `^C` behind the last bar, which is filled to the
+    /// edge, and so the cursor is a line further down than where bars are drawn from.
+    pub fn echoed(&self) {
+        if self.drawn.load(Ordering::Relaxed) && io::stdin().is_terminal() {
+            // Were it not to succeed, a stale bar would stay in sight and nothing else.
+            let _ = io::stderr().write_all(b"\r\x1b[2K\x1b[1A");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::io;
 pub mod bars;
 pub mod explain;
 pub mod findings;
+mod markdown;
 pub mod plan_json;
 pub mod plan_markdown;
 pub mod plan_text;
