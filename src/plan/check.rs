@@ -174,7 +174,7 @@ impl Checker<'_> {
         let Some(node) = self.observed.nodes.get(&step.node) else { return };
         let ready = node.ready == Readiness::Ready;
         let (from, deleting) = (node.source.clone(), node.deleting);
-        let able = node.kubelet_version.as_ref().is_none_or(|version| version.has_dynamic_config());
+        let able = node.follows_config_source();
         self.require(!deleting, &subject, "is being deleted");
         self.require(able, &subject, "its kubelet cannot do it");
         self.require(step.from == from, &subject, "does not start from what was observed");

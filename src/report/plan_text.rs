@@ -276,6 +276,11 @@ pub fn reason(why: &Why) -> String {
         Why::Unsupported { version } => format!(
             "kubelet {version} does not know configSource: dynamic kubelet configuration is in kubelets 1.11 to 1.23"
         ),
+        Why::NoDynamicConfig => {
+            "its kubelet reports no status.config: it runs without --dynamic-config-dir, or has only \
+                                 just started"
+                .to_owned()
+        }
         Why::Deleting => "the node is being deleted".to_owned(),
     }
 }

@@ -193,12 +193,21 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn step(&mut self, input: Input) {
         let now = clock::now();
+        let mut stopped = Vec::new();
         for command in self.machine.step(input, now) {
             match command {
                 Command::Assign(node, patch) => self.queue.push_back(Request::Assign(node, patch)),
                 Command::RollBack(node, patch) => self.queue.push_back(Request::RollBack(node, patch)),
-                Command::Tell(progress) => (self.listener)(now, &progress),
+                Command::Tell(progress) => {
+                    (self.listener)(now, &progress);
+                    if let Progress::Stopped { pool, .. } = progress {
+                        stopped.push(pool);
+                    }
+                }
             }
+        }
+        for pool in stopped {
+            self.withdraw(&pool);
         }
     }
 
@@ -247,13 +256,22 @@ impl Runner<'_> {
                 Ok(()) = stop.changed() => {
                     let wanted = *stop.borrow_and_update();
                     if wanted >= Stop::Gently {
-                        self.queue.retain(|request| !matches!(request, Request::Assign(..)));
                         self.step(Input::Stop(StopReason::Interrupted));
                     }
                     if wanted == Stop::Now {
                         return;
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes back the assignments of a pool that wait for their turn: a pool that stops, stops here too.
+    fn withdraw(&mut self, pool: &PoolName) {
+        for request in std::mem::take(&mut self.queue) {
+            match request {
+                Request::Assign(node, _) if self.pool_of.get(&node) == Some(pool) => self.step(Input::Withdrawn(node)),
+                other => self.queue.push_back(other),
             }
         }
     }

@@ -42,6 +42,8 @@ pub enum Input {
     Changed(NodeName, Option<(Node, Decision)>),
     /// A node was not assigned: the server's words.
     Refused(NodeName, String),
+    /// The patch of a node was not sent after all: nothing is known of it to the server.
+    Withdrawn(NodeName),
     /// A node was pointed back, or (with the server's words) was not.
     RolledBack(NodeName, Result<(), String>),
     /// Time passed.
@@ -106,6 +108,7 @@ impl Machine {
                 self.on(&node, now, &mut commands, PoolRun::gone);
             }
             Input::Assigned(node) => self.on(&node, now, &mut commands, PoolRun::assigned),
+            Input::Withdrawn(node) => self.on(&node, now, &mut commands, |pool, index, _| pool.withdrawn(index)),
             Input::Changed(node, None) => self.on(&node, now, &mut commands, PoolRun::gone),
             Input::Changed(node, Some((current, decision))) => {
                 self.on(&node, now, &mut commands, |pool, index, context| {

@@ -363,6 +363,13 @@ impl PoolRun {
         self.watch(index, context);
     }
 
+    /// Its turn has not come after all. Only asked for once the pool has stopped: nothing starts it again.
+    pub(super) fn withdrawn(&mut self, index: usize) {
+        if self.nodes.get(index).is_some_and(|node| node.phase == Phase::Assigning) {
+            self.set(index, Phase::Pending);
+        }
+    }
+
     pub(super) fn refused(&mut self, index: usize, error: String, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(index).filter(|node| node.phase == Phase::Assigning) else { return };
         context.tell(Progress::Refused { pool: self.name.clone(), node: node.name.clone(), error: error.clone() });
@@ -654,7 +661,8 @@ impl PoolRun {
 
     /// Starts no further node. What is in flight is watched to its end.
     pub(super) fn stop(&mut self, reason: &StopReason, context: &mut Context<'_>) {
-        if self.stopped.is_some() || self.pending == 0 {
+        let assigning = || self.nodes.iter().any(|node| node.phase == Phase::Assigning);
+        if self.stopped.is_some() || (self.pending == 0 && !assigning()) {
             return;
         }
         self.stopped = Some(reason.clone());
@@ -672,7 +680,9 @@ impl PoolRun {
                 NodeOutcome { node: node.name.clone(), from: node.from.clone(), to: self.target.clone(), end, seconds }
             })
             .collect();
-        PoolOutcome { stopped: self.stopped.clone(), nodes }
+        // An interrupt that came when nothing was left to start has stopped nothing.
+        let nothing_left = self.pending == 0 && self.stopped == Some(StopReason::Interrupted);
+        PoolOutcome { stopped: self.stopped.clone().filter(|_| !nothing_left), nodes }
     }
 }
 

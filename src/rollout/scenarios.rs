@@ -311,6 +311,19 @@ fn an_interrupt_finishes_what_is_in_flight_and_starts_nothing() {
 }
 
 #[test]
+fn an_assignment_that_was_not_sent_is_taken_back() {
+    let mut story = Story::new(three(), policy(3), ASSIGN);
+    assert_eq!(story.tell(Input::Start), ["n1", "n2", "n3"]);
+    story.assigned("n1");
+    story.tell(Input::Stop(StopReason::Interrupted));
+    story.tell(Input::Withdrawn(node_name("n2")));
+    story.tell(Input::Withdrawn(node_name("n3")));
+    assert!(story.converge("n1").is_empty());
+    assert!(story.machine.is_finished());
+    assert_eq!((story.end("n2"), story.stopped()), (End::NotStarted, Some(StopReason::Interrupted)));
+}
+
+#[test]
 fn verifying_waits_without_assigning() {
     let mode = Mode { assign: false, rollback_on_failure: false, timeout: Some(Duration::from_secs(30)) };
     let mut story = Story::new(three(), policy(1), mode);
