@@ -11,7 +11,9 @@ use crate::observed::{ConfigMapKey, Node, Observed};
 use crate::report::status::{self, Row};
 use crate::report::{self, Format};
 
-/// Show what every node runs, per pool. Needs no repository: a node's pool is that of the ConfigMap it points at.
+/// Show what every node runs.
+///
+/// Needs no repository: a node's pool is that of the ConfigMap it points at.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -25,11 +27,9 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     rows.sort_by(|a, b| (a.pool.is_none(), &a.pool, &a.node).cmp(&(b.pool.is_none(), &b.pool, &b.node)));
     match format {
         Format::Text => status::text(&mut terminal.out, &rows)?,
+        Format::Markdown => status::markdown(&mut terminal.out, &rows)?,
         Format::Json => report::json(&mut terminal.out, &status::document(&rows)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &status::document(&rows)?)?,
-        Format::Markdown => {
-            return Err(Failure::usage("status has no markdown form", "use -o text, json or yaml"));
-        }
     }
     Ok(Exit::Done)
 }

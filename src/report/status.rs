@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::markdown::{code, prose};
 use super::plan_text::source;
 use super::style::{bad, good};
 use super::summary::{plain_table, trim_lines};
@@ -68,6 +69,31 @@ pub fn text(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     } else {
         writeln!(out, "{} {total}, {} on the way or failed", bad("Not converged:"), rows.len() - converged)
     }
+}
+
+/// The table for a pull request or a ticket.
+///
+/// # Errors
+/// When the writer does.
+pub fn markdown(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
+    writeln!(out, "| node | pool | ready | kubelet | assigned | active | last known good | state |")?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
+    for row in rows {
+        let shown = |text: Option<String>| text.map_or_else(|| "–".to_owned(), |text| code(&text));
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            code(row.node.as_str()),
+            shown(row.pool.clone()),
+            row.ready,
+            shown(row.kubelet.map(|version| version.to_string())),
+            code(&name(row.assigned.as_ref())),
+            code(&name(row.active.as_ref())),
+            code(&name(row.last_known_good.as_ref())),
+            prose(&state(&row.verdict)),
+        )?;
+    }
+    Ok(())
 }
 
 /// Names alone: a namespace in every cell takes the room that the hash needs.
