@@ -1,12 +1,10 @@
 //! Judging nodes, and the rollout's state machine through a whole rollout of 15,000 nodes, without a cluster.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "a benchmark may stop when its own world is wrong")]
-
 use std::collections::{BTreeMap, VecDeque};
 use std::hint::black_box;
 use std::time::Duration;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput};
 use jiff::Timestamp;
 use nodecfg::judge::{Patience, Target, judge};
 use nodecfg::names::NodeName;
@@ -14,9 +12,7 @@ use nodecfg::observed::{Node, Observed};
 use nodecfg::plan::{Plan, make};
 use nodecfg::rollout::machine::{Command, Input, Machine, Mode};
 
-mod fleet;
-
-use fleet::{NODES, POOLS};
+use super::fleet::{self, NODES, POOLS};
 
 /// What the watch shows of a node from its assignment to its convergence.
 type Story = [Node; 2];
@@ -53,7 +49,7 @@ fn roll_out(plan: &Plan, stories: &BTreeMap<NodeName, Story>) -> Machine {
     machine
 }
 
-fn rollout(criterion: &mut Criterion) {
+pub fn rollout(criterion: &mut Criterion) {
     let wanted = fleet::desired(POOLS, 2);
     let observed = fleet::observed(NODES, POOLS, Some(&fleet::desired(POOLS, 1)));
     let plan = make(&wanted, &observed, &fleet::options()).unwrap_or_else(|problems| panic!("no plan: {problems:?}"));
@@ -82,6 +78,3 @@ fn rollout(criterion: &mut Criterion) {
     });
     group.finish();
 }
-
-criterion_group!(benches, rollout);
-criterion_main!(benches);

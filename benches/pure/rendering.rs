@@ -1,16 +1,14 @@
 //! Reading, rendering and canonicalising the configurations of 200 pools.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "a benchmark may stop when its own world is wrong")]
-
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput};
 use nodecfg::desired::{ContentHash, PoolTarget, build};
 use nodecfg::document::Document;
 
-mod fleet;
+use super::fleet;
 
-fn rendering(criterion: &mut Criterion) {
+pub fn rendering(criterion: &mut Criterion) {
     let files = fleet::repository(fleet::POOLS, 1, "10%");
     let snapshot = fleet::snapshot(&files);
     let desired = fleet::desired(fleet::POOLS, 1);
@@ -44,6 +42,3 @@ fn rendering(criterion: &mut Criterion) {
     });
     group.finish();
 }
-
-criterion_group!(benches, rendering);
-criterion_main!(benches);

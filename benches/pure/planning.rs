@@ -1,17 +1,13 @@
 //! Planning and checking 15,000 nodes in 200 pools.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "a benchmark may stop when its own world is wrong")]
-
 use std::hint::black_box;
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::Criterion;
 use nodecfg::desired::Desired;
 use nodecfg::observed::Observed;
 use nodecfg::plan::{check, make, membership, questions};
 
-mod fleet;
-
-use fleet::{NODES, POOLS, add_config_maps, desired, namespace, observed, options};
+use super::fleet::{NODES, POOLS, add_config_maps, desired, namespace, observed, options};
 
 /// A cluster that has been through many revisions, none of whose ConfigMaps was ever pruned.
 fn with_old_revisions(mut observed: Observed, revisions: usize) -> Observed {
@@ -21,7 +17,7 @@ fn with_old_revisions(mut observed: Observed, revisions: usize) -> Observed {
     observed
 }
 
-fn planning(criterion: &mut Criterion) {
+pub fn planning(criterion: &mut Criterion) {
     let wanted = desired(POOLS, 2);
     let before = desired(POOLS, 1);
     let cases: [(&str, Observed); 4] = [
@@ -54,6 +50,3 @@ fn planning(criterion: &mut Criterion) {
 fn plan(wanted: &Desired, observed: &Observed) -> nodecfg::plan::Plan {
     make(wanted, observed, &options()).unwrap_or_else(|problems| panic!("no plan: {problems:?}"))
 }
-
-criterion_group!(benches, planning);
-criterion_main!(benches);
