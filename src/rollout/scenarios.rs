@@ -328,6 +328,16 @@ fn an_assignment_that_was_not_sent_is_taken_back() {
 }
 
 #[test]
+fn a_configuration_that_failed_before_is_given_to_nobody_else() {
+    let mut nodes = three();
+    nodes[0] = refusing(nodes[0].clone(), &Story::target(), error_text::VALIDATE);
+    let mut story = Story::new(nodes, policy(3), ASSIGN);
+    assert!(story.tell(Input::Start).is_empty(), "the budget would allow two more");
+    assert_eq!(story.stopped(), Some(StopReason::TooManyFailures { failures: 1, max_failures: 0 }));
+    assert!(story.machine.is_finished());
+}
+
+#[test]
 fn verifying_waits_without_assigning() {
     let mode = Mode { assign: false, rollback_on_failure: false, timeout: Some(Duration::from_secs(30)) };
     let mut story = Story::new(three(), policy(1), mode);
