@@ -25,8 +25,11 @@ type Grant = (String, String, String);
 fn rules() -> Vec<Rule> {
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     let blocks: Vec<&str> = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    let rbac: Vec<&str> =
-        blocks.into_iter().filter(|block| block.contains("rbac.authorization.k8s.io")).flat_map(|block| block.split("---\n")).collect();
+    let rbac: Vec<&str> = blocks
+        .into_iter()
+        .filter(|block| block.contains("rbac.authorization.k8s.io"))
+        .flat_map(|block| block.split("---\n"))
+        .collect();
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     };
@@ -72,8 +75,9 @@ async fn the_readmes_roles_are_enough_and_no_more() {
     let pools = ["general", "gpu"].map(|pool| PoolName::new(pool).unwrap());
     let specs = nodes::generic(4, &pools, "v1.21.14").unwrap();
     nodes::create(&api.client(), specs, clock::now(), 0, 4).await.unwrap();
-    let kubelets =
-        Kubelets::start(api.client(), kubelets::Options { speed: 100.0, ..kubelets::Options::default() }).await.unwrap();
+    let kubelets = Kubelets::start(api.client(), kubelets::Options { speed: 100.0, ..kubelets::Options::default() })
+        .await
+        .unwrap();
     let wire = Wire::new();
     let serving = serve(wire.wrap(api.router()), Options::default()).await.unwrap();
     let home = tempfile::tempdir().unwrap();
@@ -94,8 +98,11 @@ async fn the_readmes_roles_are_enough_and_no_more() {
     }
 
     let entries = wire.log.entries();
-    let refused: Vec<String> =
-        entries.iter().filter(|entry| entry.status.is_some_and(|status| status == 403)).map(ToString::to_string).collect();
+    let refused: Vec<String> = entries
+        .iter()
+        .filter(|entry| entry.status.is_some_and(|status| status == 403))
+        .map(ToString::to_string)
+        .collect();
     assert!(refused.is_empty(), "the README's roles do not allow: {refused:#?}");
     let used: BTreeSet<Grant> = entries
         .iter()
