@@ -90,7 +90,7 @@ async fn the_readmes_roles_are_enough_and_no_more() {
         let mut nodecfg = Command::new(env!("CARGO_BIN_EXE_nodecfg"));
         nodecfg.arg(command).arg("--kubeconfig").arg(&kubeconfig);
         if command != "status" {
-            nodecfg.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/zero-config"));
+            nodecfg.arg("--worktree").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/zero-config"));
         }
         let output = tokio::task::spawn_blocking(move || nodecfg.output()).await.unwrap().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
