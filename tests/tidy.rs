@@ -22,6 +22,9 @@ const LINES: usize = 500;
 const LONGER: [(&str, &str); 1] =
     [("src/rollout/pool.rs", "one state machine: its phases, and every transition between them")];
 
+/// The rim of the rollout, which sends and waits for the pure machine within.
+const RIM: [&str; 2] = ["src/rollout/commentary.rs", "src/rollout/execute.rs"];
+
 /// Rules about imports: for these files (folders, or files by name) none of these. Tests within them are free.
 const FORBIDDEN: [(&[&str], &[&str], &str); 7] = [
     (
@@ -35,10 +38,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 7] = [
             "src/names.rs",
             "src/observed",
             "src/plan",
-            "src/rollout/machine.rs",
-            "src/rollout/mod.rs",
-            "src/rollout/pool.rs",
-            "src/rollout/progress.rs",
+            "src/rollout",
         ],
         &[
             "kube::",
@@ -256,6 +256,9 @@ fn nobody_imports_what_is_none_of_its_business() {
     for (file, text) in library() {
         for (places, forbidden, why) in FORBIDDEN {
             let Some(place) = places.iter().find(|place| is_in(&file, place)) else { continue };
+            if *place == "src/rollout" && RIM.contains(&file.as_str()) {
+                continue;
+            }
             used.insert(*place);
             for (number, line) in shipped(&text) {
                 found.extend(
