@@ -47,6 +47,8 @@ pub(super) struct Audience {
     ticker: Option<JoinHandle<()>>,
     start: Timestamp,
     format: Format,
+    /// Whether anything has happened that was worth telling.
+    told: bool,
     failed: Option<std::io::Error>,
 }
 
@@ -71,6 +73,7 @@ impl Audience {
                     Purpose::Verify if verbose == 0 => plan_text::write_awaited(&mut terminal.out, plan)?,
                     _ => plan_text::write(&mut terminal.out, plan, verbose > 0)?,
                 }
+                writeln!(terminal.out)?;
                 terminal.out.flush()?;
                 if terminal.interactive && verbose == 0 {
                     Box::new(Bars::new(plan, start, terminal.foot.clone(), terminal.colored_err()))
@@ -82,10 +85,11 @@ impl Audience {
         let ticks = listener.wants_ticks();
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
-        Ok(Self { listener, ticker, start, format, failed: None })
+        Ok(Self { listener, ticker, start, format, told: false, failed: None })
     }
 
     pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
+        self.told = true;
         // Output that fails must not stop a rollout half-way; the first error is told at the end.
         if let Err(error) = own(&self.listener).tell(now, progress) {
             self.failed.get_or_insert(error);
@@ -114,8 +118,9 @@ impl Audience {
                 JsonLines(&mut terminal.out).document(now, "finished", document)?;
             }
             _ => {
-                terminal.out.flush()?;
-                writeln!(terminal.err)?;
+                if self.told {
+                    writeln!(terminal.err)?;
+                }
                 summary::write(&mut terminal.out, &execution.outcome, seconds)?;
                 terminal.out.flush()?;
                 if let Some(error) = &execution.error {

@@ -8,6 +8,7 @@ use crate::cluster::LabelKeys;
 use crate::cluster::observe::look;
 use crate::judge::{Patience, Target, judge};
 use crate::observed::{ConfigMapKey, Node, Observed};
+use crate::report::progress;
 use crate::report::status::{self, Row};
 use crate::report::{self, Format};
 
@@ -22,7 +23,11 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
-    let observed = look(&reader, args.cluster.namespace(None)?.as_str()).await?;
+    let namespace = args.cluster.namespace(None)?;
+    if matches!(format, Format::Text | Format::Markdown) {
+        writeln!(terminal.err, "{}\n", progress::place(&namespace, reader.server()))?;
+    }
+    let observed = look(&reader, namespace.as_str()).await?;
     let mut rows: Vec<Row> = observed.nodes.values().map(|node| row(node, &observed)).collect();
     rows.sort_by(|a, b| (a.pool.is_none(), &a.pool, &a.node).cmp(&(b.pool.is_none(), &b.pool, &b.node)));
     match format {

@@ -52,7 +52,7 @@ pub fn write_awaited(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         };
         writeln!(out, "{}  {state}", heading(format!("{:width$}", pool.name.as_str())))?;
     }
-    writeln!(out)
+    Ok(())
 }
 
 /// Whether there is nothing to say of a pool but that it is as wanted.
@@ -85,7 +85,7 @@ pub fn totals(plan: &Plan) -> String {
         parts.push(format!("{} to assign", count(counts.assign, "node")));
     }
     if counts.await_ > 0 {
-        parts.push(format!("{} on the way", counts.await_));
+        parts.push(format!("{} assigned before", count(counts.await_, "node")));
     }
     if counts.settled > 0 || parts.is_empty() {
         parts.push(format!("{} as wanted", count(counts.settled, "node")));
@@ -225,15 +225,19 @@ fn write_wave(out: &mut dyn Write, wave: &Wave) -> io::Result<()> {
         };
         writeln!(out, "  {label} {listed}")?;
     }
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for step in awaited {
         if let Action::Await { waiting, error } = &step.action {
             let state = match (waiting, error) {
-                (_, Some(error)) => format!("{} {error}", warning("failed:")),
+                (_, Some(error)) => warning(error),
                 (Some(waiting), None) => waiting.to_string(),
                 (None, None) => "on the way".to_owned(),
             };
-            writeln!(out, "  assigned before: {} {state}", step.node)?;
+            groups.entry(state).or_default().push(step.node.as_str());
         }
+    }
+    for (state, nodes) in groups {
+        writeln!(out, "  assigned before: {}: {state}", names(nodes, NAMES))?;
     }
     Ok(())
 }
@@ -277,8 +281,7 @@ pub fn reason(why: &Why) -> String {
             "kubelet {version} does not know configSource: dynamic kubelet configuration is in kubelets 1.11 to 1.23"
         ),
         Why::NoDynamicConfig => {
-            "its kubelet reports no status.config: it runs without --dynamic-config-dir, or has only \
-                                 just started"
+            "its kubelet reports no status.config: it runs without --dynamic-config-dir, or has only just started"
                 .to_owned()
         }
         Why::Deleting => "the node is being deleted".to_owned(),

@@ -166,6 +166,12 @@ pub fn opening(scene: &Scene) -> String {
     format!("{} {} {}", heading("fleet"), heading(&scene.fleet), quiet(rest))
 }
 
+/// Which cluster is looked at, in one line, for people.
+#[must_use]
+pub fn place(namespace: &NamespaceName, server: &str) -> String {
+    quiet(format!("on {server}, namespace {namespace}"))
+}
+
 /// A revision as a sentence goes on with it: `at commit 0123456789`, `from the working tree`.
 fn revision(commit: Option<&CommitId>) -> String {
     commit.map_or_else(|| "from the working tree".to_owned(), |commit| format!("at commit {}", commit.short()))

@@ -59,16 +59,24 @@ pub fn text(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
             state(&row.verdict),
         ]);
     }
-    if !rows.is_empty() {
-        writeln!(out, "{}\n", trim_lines(&table.to_string()))?;
+    if rows.is_empty() {
+        return writeln!(out, "The cluster has no nodes.");
     }
-    let converged = rows.iter().filter(|row| row.verdict == Verdict::Converged).count();
+    writeln!(out, "{}\n", trim_lines(&table.to_string()))?;
     let total = count(rows.len(), "node");
-    if converged == rows.len() {
-        writeln!(out, "{} {total}, all run what they point at", good("Converged:"))
-    } else {
-        writeln!(out, "{} {total}, {} on the way or failed", bad("Not converged:"), rows.len() - converged)
+    let number = |is: fn(&Verdict) -> bool| rows.iter().filter(|row| is(&row.verdict)).count();
+    let failed = number(|verdict| matches!(verdict, Verdict::Failed(_)));
+    let waiting = number(|verdict| matches!(verdict, Verdict::Waiting(_)));
+    if failed + waiting == 0 {
+        return writeln!(out, "{} {total}, each runs what it points at.", good("Converged:"));
     }
+    let mut parts = vec![format!("{} converged", rows.len() - failed - waiting)];
+    for (number, what) in [(waiting, "on the way"), (failed, "failed")] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    writeln!(out, "{} {total}: {}.", bad("Not converged:"), parts.join(", "))
 }
 
 /// The table for a pull request or a ticket.

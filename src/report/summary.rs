@@ -138,7 +138,7 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
         let (label, text) = match &node.end {
             End::Failed { failure: Failure::TimedOut { waiting }, .. } => ("timed out", waiting.to_string()),
             End::Failed { failure: Failure::Refused { error }, .. } => ("failed", error.clone()),
-            End::Refused { error } => ("refused", format!("by the API server: {error}")),
+            End::Refused { error } => ("refused", error.clone()),
             End::LeftAlone { why } if why.is_blocked() => ("blocked", reason(why)),
             End::Changed { to } => {
                 ("changed", format!("somebody else points it at {} now; it was left so", source(to.as_ref())))
