@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 
 use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream::{self, FuturesUnordered};
 use jiff::Timestamp;
 use json_patch::Patch;
@@ -16,7 +17,7 @@ use super::progress::Progress;
 use super::{Outcome, StopReason};
 use crate::clock;
 use crate::cluster::writer::{ConfigMapSpec, Created};
-use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
+use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
 use crate::desired::Desired;
 use crate::names::{NodeName, PoolName};
 use crate::observed::{Node, Observed};
@@ -92,7 +93,8 @@ pub async fn verify(
 /// Carries the plan out. The lock must be held as long as `writer` is used; `lock_lost` ends when it is not.
 ///
 /// # Errors
-/// When a ConfigMap cannot be created. No node has been touched then.
+/// When something that it takes is not allowed: nothing has been written then. When a ConfigMap cannot be created: no node
+/// has been touched then.
 pub async fn execute(
     rollout: Rollout<'_>,
     reader: &ClusterReader,
@@ -101,6 +103,7 @@ pub async fn execute(
     stop: watch::Receiver<Stop>,
     listener: &mut dyn FnMut(Timestamp, &Progress),
 ) -> Result<Execution, ClusterError> {
+    check_permissions(rollout.plan, reader).await?;
     create_config_maps(rollout.plan, writer, listener).await?;
     let mut commentary = Commentary::start(writer.clone(), rollout.plan);
     let execution = {
@@ -113,6 +116,25 @@ pub async fn execute(
     };
     commentary.finish().await;
     Ok(execution)
+}
+
+/// Makes sure that the rollout may do what it will have to, so that it does not end half way.
+async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), ClusterError> {
+    let on_nodes = |verb| Operation::on_all(verb, Resource::Nodes, None);
+    let mut needed = Vec::new();
+    if plan.config_maps.iter().any(|map| map.create) {
+        needed.push(Operation::on_all(Verb::Create, Resource::ConfigMaps, Some(plan.namespace.as_str())));
+    }
+    if plan.has_changes() {
+        // A node whose patch meets somebody else's change is read again.
+        needed.extend([Verb::Patch, Verb::Get].map(on_nodes));
+    }
+    if plan.pools.iter().any(|pool| pool.steps().next().is_some()) {
+        needed.push(on_nodes(Verb::Watch));
+    }
+    // All at once, and the first refusal in order is told.
+    let answers = join_all(needed.into_iter().map(|operation| reader.check_allowed(operation))).await;
+    answers.into_iter().collect()
 }
 
 async fn create_config_maps(

@@ -9,5 +9,10 @@
 #[macro_use]
 mod harness;
 
+mod commands;
+mod crash;
+mod input;
 mod planning;
 mod rollout;
+mod size;
+mod wire;
