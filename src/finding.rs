@@ -54,6 +54,16 @@ fn shared_text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S
     serializer.serialize_str(text)
 }
 
+/// Writes each related place as `{place, label}`, in the words that the finding itself uses.
+fn related<S: serde::Serializer>(related: &[(Place, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Related<'a> {
+        place: &'a Place,
+        label: &'a str,
+    }
+    serializer.collect_seq(related.iter().map(|(place, label)| Related { place, label }))
+}
+
 impl Place {
     /// The beginning of a file, for what concerns the whole of it.
     #[must_use]
@@ -86,7 +96,7 @@ pub struct Finding {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Other places that belong to it, each with a few words: the first of two duplicates, say.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "related")]
     pub related: Vec<(Place, String)>,
     /// The way out.
     #[serde(skip_serializing_if = "Option::is_none")]

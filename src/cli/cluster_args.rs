@@ -17,17 +17,18 @@ pub(super) const DEFAULT_NAMESPACE: &str = "kube-system";
 
 /// The cluster to talk to.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Cluster")]
 pub(super) struct ClusterArgs {
-    /// Kubeconfig to use instead of $KUBECONFIG, ~/.kube/config or the pod's own credentials.
+    /// Kubeconfig, instead of $KUBECONFIG, ~/.kube/config or the pod's own credentials.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig.
+    /// Context of the kubeconfig, instead of its current one.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Namespace of the ConfigMaps and of the lock, instead of the one in nodecfg.yaml or kube-system.
+    /// Namespace of the ConfigMaps and of the lock, instead of the one in nodecfg.yaml, or else kube-system.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<NamespaceName>,
-    /// How long one request may take with all its retries, while the API server is overloaded or away.
+    /// How long to retry a request while the API server is overloaded or away.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     request_timeout: Duration,
 }
@@ -70,5 +71,5 @@ pub(super) fn label_keys(desired: &Desired) -> LabelKeys {
 
 /// A duration as Go and kubectl write it: `30s`, `5m`, `1h30m`.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|problem| format!("{problem}; write a duration such as 30s, 5m or 1h30m"))
+    duration::parse(text).map_err(|problem| format!("it {problem}"))
 }

@@ -5,12 +5,11 @@ use clap_complete::Shell;
 
 use super::{Cli, Exit, Failure, Terminal};
 
-/// Print a completion script.
-///
-/// For bash: nodecfg completions bash > /etc/bash_completion.d/nodecfg
+/// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nodecfg completions bash > /etc/bash_completion.d/nodecfg")]
 pub(super) struct Args {
-    /// The shell.
+    /// For which shell.
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -3,36 +3,46 @@
 use super::cluster_args::{ClusterArgs, label_keys};
 use super::observe::{Allowances, Planned, plan, warn};
 use super::repository_args::RepositoryArgs;
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, run};
+use crate::plan::Plan;
 use crate::report::{self, Format, plan_json, plan_markdown, plan_text};
 
-/// Show what a sync would do: per pool, which fields change, on which nodes, in which order. Changes nothing.
+/// Show what a sync would do: which fields change, on which nodes, in which order.
 ///
-/// Exits with 1 when there is something to do.
+/// Changes nothing. Ends with exit code 1 when there is something to change.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     repository: RepositoryArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     allowances: Allowances,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg diff                        the commit that is checked out here
+  nodecfg diff --rev origin/main      another revision
+  nodecfg diff --worktree             uncommitted changes too
+  nodecfg diff -o markdown > diff.md  for a pull request";
+
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let loaded = args.repository.load()?;
     warn(&loaded, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
+    run::open(&run::scene(&loaded, &namespace, reader.server()), format, false, terminal)?;
     let Planned { plan, .. } = plan(&loaded.desired, &reader, args.allowances.options(namespace)).await?;
-    write_plan(&plan, format, terminal)?;
+    write_plan(&plan, format, verbose, terminal)?;
     Ok(if plan.has_changes() { Exit::Changes } else { Exit::Done })
 }
 
 /// Writes a plan in any format.
-pub(super) fn write_plan(plan: &crate::plan::Plan, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
+pub(super) fn write_plan(plan: &Plan, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<(), Failure> {
     match format {
-        Format::Text => plan_text::write(&mut terminal.out, plan)?,
+        Format::Text => plan_text::write(&mut terminal.out, plan, verbose > 0)?,
         Format::Markdown => plan_markdown::write(&mut terminal.out, plan)?,
         Format::Json => report::json(&mut terminal.out, &plan_json::document(plan)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &plan_json::document(plan)?)?,

@@ -93,10 +93,9 @@ impl Failure {
 
     fn exit(&self) -> Exit {
         match self {
-            Self::Usage { .. } | Self::Violations(_) | Self::Sandbox(_) | Self::Runtime(_) => Exit::Failed,
-            // A reader that has seen enough is no error: `nodecfg diff | head`.
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
-            Self::Output(_) => Exit::Failed,
+            Self::Usage { .. } | Self::Violations(_) | Self::Sandbox(_) | Self::Output(_) | Self::Runtime(_) => {
+                Exit::Failed
+            }
             Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
             Self::Problems(problems) => {
                 let repository = |problem: &Problem| {
@@ -119,8 +118,7 @@ impl Failure {
         let one = |code: &str, text: String, help: String| vec![Message { code: code.to_owned(), text, help }];
         match self {
             Self::Usage { message, help } => one("usage", message.clone(), help.clone()),
-            // Its errors say the way out themselves.
-            Self::Repository(error) => one("repository", error.to_string(), String::new()),
+            Self::Repository(error) => one("repository", error.to_string(), error.help()),
             Self::Invalid { .. } => Vec::new(),
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
@@ -156,9 +154,6 @@ impl Failure {
     /// Reports the failure, in the form that the command's output has.
     pub(super) fn report(&self, terminal: &mut Terminal, format: Format) -> Exit {
         let exit = self.exit();
-        if exit == Exit::Done {
-            return exit;
-        }
         let written = match format {
             Format::Json | Format::Yaml => self.write_document(terminal, format, exit),
             Format::Text | Format::Markdown => self.write_text(terminal),

@@ -1,7 +1,7 @@
 //! The command line: one file per command, each with its arguments and one function.
 //!
 //! Here the environment is read, streams are opened and the runtime is started; errors of every stage become an exit code
-//! and a report in [`failure`], and nowhere else. The library below never looks at the terminal or the environment.
+//! and a report in `failure`, and nowhere else. The library below never looks at the terminal or the environment.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -35,19 +35,25 @@ use crate::report::Format;
 /// Keep the kubelet configuration of every node pool in git, roll it out safely, and prove that each node converged.
 #[derive(Debug, Parser)]
 #[command(name = "nodecfg", version, propagate_version = true, after_help = exit::TABLE, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
 pub struct Cli {
-    /// Output format.
+    /// How to write the result: text, json (a document, or a line per event from sync and verify), yaml or markdown.
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 100)]
     output: Format,
-    /// When to use colours.
+    /// When to use colours: auto (on a terminal, unless NO_COLOR is set), always or never.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 101)]
     color: Color,
-    /// Log more; twice for every request.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    /// Say more, and log what is done; twice: log every request.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL, display_order = 102)]
     verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
+
+/// What every command takes.
+const GLOBAL: &str = "Global options";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -63,25 +69,47 @@ enum Command {
 
 /// Runs the program with these arguments, the first of them its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::command().try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::command().try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches))
+    {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are no errors; a closed pipe while printing them is none either.
-            let exit = if error.use_stderr() { Exit::Failed } else { Exit::Done };
+            if !error.use_stderr() {
+                let _ = error.print();
+                return Exit::Done.report();
+            }
+            if wants_json(&arguments) {
+                let failure = Failure::usage(usage_message(&error), "see --help");
+                return failure.report(&mut Terminal::standard(Color::Auto), Format::Json).report();
+            }
             let _ = error.print();
-            return exit.report();
+            return Exit::Failed.report();
         }
     };
     let mut terminal = Terminal::standard(cli.color);
-    logging::start(cli.verbose, terminal.colored_logs());
+    logging::start(cli.verbose, terminal.colored_err(), terminal.foot.clone());
     let format = cli.output;
     let result = dispatch(cli, &mut terminal);
     let exit = result.unwrap_or_else(|failure| failure.report(&mut terminal, format));
-    let flushed = terminal.out.flush();
-    match flushed {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Failed.report(),
-        _ => exit.report(),
+    match terminal.out.flush() {
+        Err(_) => Exit::Failed.report(),
+        Ok(()) => exit.report(),
     }
+}
+
+/// Whether arguments that could not be understood ask for JSON all the same: who reads JSON gets JSON errors.
+fn wants_json(arguments: &[OsString]) -> bool {
+    let texts: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    let together = texts.iter().any(|text| matches!(*text, "-ojson" | "-o=json" | "--output=json"));
+    together || texts.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json"]))
+}
+
+/// The first paragraph of what clap has to say: the rest is usage for people.
+fn usage_message(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let message = text.split("\n\n").next().unwrap_or_default();
+    message.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -90,7 +118,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Validate(args) => validate::run(&args, format, terminal),
         Command::Schema(args) => schema::run(&args, terminal),
         Command::Completions(args) => completions::run(&args, terminal),
-        Command::Diff(args) => block_on(diff::run(&args, format, terminal)),
+        Command::Diff(args) => block_on(diff::run(&args, format, cli.verbose, terminal)),
         Command::Sync(args) => block_on(sync::run(&args, format, cli.verbose, terminal)),
         Command::Verify(args) => block_on(verify::run(&args, format, cli.verbose, terminal)),
         Command::Status(args) => block_on(status::run(&args, format, terminal)),
@@ -104,4 +132,23 @@ fn block_on<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit
     // Background work, such as a watch that is no longer needed, must not delay the end.
     runtime.shutdown_background();
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_declared_without_contradictions() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn json_is_asked_for_in_any_way_that_clap_understands() {
+        let asks = |line: &str| wants_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        for line in ["nodecfg -o json", "nodecfg x -ojson --y", "nodecfg --output json", "nodecfg --output=json"] {
+            assert!(asks(line), "{line}");
+        }
+        assert!(!asks("nodecfg json -o yaml"));
+    }
 }

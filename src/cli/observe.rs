@@ -34,10 +34,10 @@ pub(super) async fn plan(desired: &Desired, reader: &ClusterReader, options: Opt
 /// What a user allows a plan to do.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct Allowances {
-    /// Also move nodes that point at ConfigMaps which this fleet does not manage.
+    /// Also move nodes that point at ConfigMaps of others.
     #[arg(long)]
     take_over: bool,
-    /// Accept a repository without pools, and pools whose nodes all left them.
+    /// Accept a repository without pools, and pools that lost all their nodes.
     #[arg(long)]
     allow_empty: bool,
 }

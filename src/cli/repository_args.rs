@@ -10,13 +10,13 @@ use crate::repository::{OpenOptions, Snapshot, open};
 /// The repository to read.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RepositoryArgs {
-    /// Directory of the configuration repository, or a folder within one.
+    /// Folder of the configuration: a git repository, or a folder within one.
     #[arg(value_name = "REPO", default_value = ".")]
     pub(super) path: PathBuf,
-    /// Revision to read: a branch, tag or commit. Uncommitted changes are never part of it.
+    /// Branch, tag or commit to read, instead of HEAD. Uncommitted changes are never part of it.
     #[arg(long, value_name = "REV", env = "NODECFG_REV", conflicts_with = "worktree")]
     pub(super) rev: Option<String>,
-    /// Read the working tree as it is, uncommitted changes included.
+    /// Read the files as they lie in the folder, uncommitted changes included.
     #[arg(long)]
     pub(super) worktree: bool,
 }
@@ -44,12 +44,5 @@ impl RepositoryArgs {
             Some(desired) => Ok(Loaded { desired, snapshot, findings }),
             None => Err(Failure::Invalid { findings, snapshot: Box::new(snapshot) }),
         }
-    }
-}
-
-impl Loaded {
-    /// The revision as people call it.
-    pub(super) fn revision(&self) -> String {
-        self.desired.commit.as_ref().map_or_else(|| "working tree".to_owned(), |commit| commit.short().to_owned())
     }
 }

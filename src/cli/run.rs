@@ -1,11 +1,20 @@
 //! What `sync` and `verify` share while they run: who is told, how they are stopped, and what the end means.
 
-use tokio::sync::watch;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::repository_args::Loaded;
 use super::{Exit, Failure, Terminal};
 use crate::clock;
+use crate::names::NamespaceName;
 use crate::plan::Plan;
-use crate::report::progress::{Bars, JsonLines, Lines, Listener};
+use crate::report::bars::{Bars, Foot};
+use crate::report::progress::{JsonLines, Lines, Listener, Scene};
 use crate::report::{Format, findings, plan_json, plan_text, progress, summary};
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
@@ -22,65 +31,122 @@ pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
     }
 }
 
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To change the cluster.
+    Sync,
+    /// To watch it.
+    Verify,
+}
+
 /// Tells a user of a run, in the format asked for.
 pub(super) struct Audience {
-    listener: Box<dyn Listener + Send>,
+    listener: Arc<Mutex<Box<dyn Listener + Send>>>,
+    /// Lets time pass for a listener that shows it.
+    ticker: Option<JoinHandle<()>>,
+    start: Timestamp,
     format: Format,
+    /// Whether anything has happened that was worth telling.
+    told: bool,
     failed: Option<std::io::Error>,
 }
 
 impl Audience {
     /// Shows the plan, and makes ready to show its progress.
-    pub(super) fn gather(plan: &Plan, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Self, Failure> {
+    pub(super) fn gather(
+        plan: &Plan,
+        purpose: Purpose,
+        format: Format,
+        verbose: u8,
+        terminal: &mut Terminal,
+    ) -> Result<Self, Failure> {
+        let start = clock::now();
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
                 let mut lines = JsonLines(terminal.another_out());
-                lines.document(clock::now(), "planned", plan_json::document(plan)?)?;
+                lines.document(start, "planned", plan_json::document(plan)?)?;
                 Box::new(lines)
             }
             _ => {
-                plan_text::write(&mut terminal.out, plan)?;
+                match purpose {
+                    Purpose::Verify if verbose == 0 => plan_text::write_awaited(&mut terminal.out, plan)?,
+                    _ => plan_text::write(&mut terminal.out, plan, verbose > 0)?,
+                }
+                writeln!(terminal.out)?;
                 terminal.out.flush()?;
                 if terminal.interactive && verbose == 0 {
-                    Box::new(Bars::new(plan))
+                    Box::new(Bars::new(plan, start, terminal.foot.clone(), terminal.colored_err()))
                 } else {
-                    Box::new(Lines::new(terminal.another_err(), clock::now(), verbose > 0))
+                    Box::new(Lines::new(terminal.another_err(), start, verbose > 0))
                 }
             }
         };
-        Ok(Self { listener, format, failed: None })
+        let ticks = listener.wants_ticks();
+        let listener = Arc::new(Mutex::new(listener));
+        let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
+        Ok(Self { listener, ticker, start, format, told: false, failed: None })
     }
 
-    pub(super) fn tell(&mut self, now: jiff::Timestamp, progress: &Progress) {
-        // A reader that went away must not stop a rollout half-way; the first error is told at the end.
-        if let Err(error) = self.listener.tell(now, progress) {
+    pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
+        self.told = true;
+        // Output that fails must not stop a rollout half-way; the first error is told at the end.
+        if let Err(error) = own(&self.listener).tell(now, progress) {
             self.failed.get_or_insert(error);
         }
     }
 
-    /// Shows how it ended.
-    pub(super) fn dismiss(mut self, execution: &Execution, terminal: &mut Terminal) -> Result<(), Failure> {
-        self.listener.finish()?;
+    /// Shows how it ended, and says what that means to a script.
+    pub(super) fn dismiss(mut self, execution: &Execution, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let (now, exit) = (clock::now(), exit_of(execution));
+        if let Some(ticker) = self.ticker.take() {
+            ticker.abort();
+        }
+        own(&self.listener).finish(now)?;
+        let seconds = now.duration_since(self.start).as_secs_f64();
         match self.format {
             Format::Json => {
-                let mut lines = JsonLines(&mut terminal.out);
-                lines.document(clock::now(), "finished", summary::document(&execution.outcome)?)?;
+                let mut document = summary::document(&execution.outcome)?;
+                if let Some(fields) = document.as_object_mut() {
+                    fields.insert("seconds".to_owned(), json!(seconds));
+                    fields.insert("exitCode".to_owned(), json!(exit as u8));
+                    if let Some(error) = &execution.error {
+                        let error = json!({"code": error.code(), "message": error.to_string(), "help": error.help()});
+                        fields.insert("error".to_owned(), error);
+                    }
+                }
+                JsonLines(&mut terminal.out).document(now, "finished", document)?;
             }
             _ => {
-                writeln!(terminal.out)?;
-                summary::write(&mut terminal.out, &execution.outcome)?;
+                if self.told {
+                    writeln!(terminal.err)?;
+                }
+                summary::write(&mut terminal.out, &execution.outcome, seconds)?;
                 terminal.out.flush()?;
+                if let Some(error) = &execution.error {
+                    findings::message(&mut terminal.err, &error.to_string(), &error.help())?;
+                }
             }
         }
-        if let Some(error) = &execution.error {
-            findings::message(&mut terminal.err, &error.to_string(), &error.help())?;
-        }
-        self.failed.map_or(Ok(()), |error| Err(Failure::Output(error)))
+        self.failed.map_or(Ok(exit), |error| Err(Failure::Output(error)))
+    }
+}
+
+/// Nothing that holds the listener leaves it in a state that the next could not go on from.
+fn own<'a>(listener: &'a Mutex<Box<dyn Listener + Send>>) -> MutexGuard<'a, Box<dyn Listener + Send>> {
+    listener.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn tick(listener: Arc<Mutex<Box<dyn Listener + Send>>>) {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        seconds.tick().await;
+        own(&listener).tick(clock::now());
     }
 }
 
 /// What the end of a run means to a script.
-pub(super) fn exit_of(execution: &Execution) -> Exit {
+fn exit_of(execution: &Execution) -> Exit {
     let stopped_by = |wanted: fn(&StopReason) -> bool, outcome: &Outcome| {
         outcome.pools.values().any(|pool| pool.stopped.as_ref().is_some_and(wanted))
     };
@@ -96,17 +162,19 @@ pub(super) fn exit_of(execution: &Execution) -> Exit {
 }
 
 /// Follows SIGINT and SIGTERM: the first lets what is in flight finish, the second ends at once.
-pub(super) fn stop_on_signals() -> watch::Receiver<Stop> {
+pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
     tokio::spawn(async move {
         let mut next = Stop::Gently;
-        while signalled().await.is_ok() {
+        while let Some(signal) = signalled().await {
+            if signal == Signal::Interrupt {
+                foot.echoed();
+            }
             tracing::warn!(
                 "{}",
                 match next {
-                    Stop::Now => "ending now; nodes that are in flight keep their assignment",
-                    _ =>
-                        "stopping: no further node is started, nodes in flight are watched to their end; once more to end now",
+                    Stop::Now => "ending now; nodes in flight keep their assignment",
+                    _ => "stopping: nodes in flight are watched to their end, no others start; Ctrl-C again ends now",
                 }
             );
             // The receiver goes with the run; then there is nothing left to stop.
@@ -119,38 +187,53 @@ pub(super) fn stop_on_signals() -> watch::Receiver<Stop> {
     receiver
 }
 
+/// What asks a process to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// Ctrl-C.
+    Interrupt,
+    /// Anything but the keyboard.
+    Terminate,
+}
+
+/// Waits for SIGINT or SIGTERM. `None`: they cannot be waited for, and keep their usual effect.
+pub(super) async fn signalled() -> Option<Signal> {
+    next_signal().await.inspect_err(|error| tracing::error!("cannot wait for signals: {error}")).ok()
+}
+
 #[cfg(unix)]
-async fn signalled() -> std::io::Result<()> {
+async fn next_signal() -> std::io::Result<Signal> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
-        result = tokio::signal::ctrl_c() => result,
-        _ = terminate.recv() => Ok(()),
+        result = tokio::signal::ctrl_c() => result.map(|()| Signal::Interrupt),
+        _ = terminate.recv() => Ok(Signal::Terminate),
     }
 }
 
 #[cfg(not(unix))]
-async fn signalled() -> std::io::Result<()> {
-    tokio::signal::ctrl_c().await
+async fn next_signal() -> std::io::Result<Signal> {
+    tokio::signal::ctrl_c().await.map(|()| Signal::Interrupt)
 }
 
-/// Waits for SIGINT or SIGTERM.
-pub(super) async fn interrupted() {
-    if let Err(error) = signalled().await {
-        tracing::error!("cannot wait for signals: {error}");
+/// What a command is about to work on.
+pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) -> Scene {
+    Scene {
+        fleet: loaded.desired.fleet.clone(),
+        commit: loaded.desired.commit.clone(),
+        namespace: namespace.clone(),
+        server: server.to_owned(),
     }
 }
 
-/// Says what a run is about to begin with, on standard error.
-pub(super) fn open(
-    fleet: &str,
-    revision: &str,
-    server: &str,
-    format: Format,
-    terminal: &mut Terminal,
-) -> Result<(), Failure> {
-    if format == Format::Text {
-        writeln!(terminal.err, "{}\n", progress::opening(fleet, revision, server))?;
+/// Says what a command is about to work on: on standard error to people, as the first line to programs that read lines.
+pub(super) fn open(scene: &Scene, format: Format, lines: bool, terminal: &mut Terminal) -> Result<(), Failure> {
+    match format {
+        Format::Json if lines => {
+            JsonLines(&mut terminal.out).document(clock::now(), "started", serde_json::to_value(scene)?)?;
+        }
+        Format::Json | Format::Yaml => {}
+        Format::Text | Format::Markdown => writeln!(terminal.err, "{}\n", progress::opening(scene))?,
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! `nodecfg sandbox`: an embedded cluster to try things on, and the arguments of `sync --sandbox`.
 
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::repository_args::Loaded;
 use super::{Exit, Failure, Terminal};
 use crate::desired::Desired;
 use crate::names::PoolName;
-use crate::report::findings;
+use crate::report::{self, findings};
 use crate::sandbox::api::Character;
 use crate::sandbox::face::serve::Serving;
 use crate::sandbox::kubelets::{FaultSpec, Faults};
@@ -16,28 +16,29 @@ use crate::sandbox::{Embedded, EmbeddedOptions, SandboxError, fit, nodes};
 /// How much faster than real the kubelets of a sandbox are, unless told otherwise: a change takes about a second.
 const SPEED: f64 = 10.0;
 
-/// Run an embedded Kubernetes API server with simulated nodes, and print a kubeconfig for it.
+/// Run a cluster to try things on: an API server with simulated nodes.
 ///
-/// It listens on loopback alone and forgets everything when it ends. For example:
-/// nodecfg sandbox --nodes 6 --pools general,gpu --kubeconfig-out sandbox.kubeconfig
+/// Serves on loopback alone until Ctrl-C, prints a kubeconfig for it, and keeps nothing. kubectl works with it; -v logs every
+/// request.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// How many nodes.
+    /// How many nodes; with --repo, how many for each of its pools.
     #[arg(long, value_name = "N", default_value_t = 6)]
     nodes: usize,
-    /// Pools to spread them over, by the label nodecfg.dev/pool.
+    /// Pools to spread the nodes over, by the label nodecfg.dev/pool.
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     pools: Vec<PoolName>,
-    /// Make nodes that fit the pools of this repository instead: --nodes of each.
+    /// Make nodes that fit the pools of this repository instead.
     #[arg(long, value_name = "REPO", conflicts_with = "pools")]
     repo: Option<PathBuf>,
-    /// Which API server to be.
-    #[arg(long, value_enum, default_value_t = Version::V1_21, value_name = "VERSION")]
+    /// Kubernetes version to be like: 1.21 (kubelets follow spec.configSource) or 1.36 (it is dropped).
+    #[arg(long, value_enum, default_value_t = Version::V1_21, value_name = "VERSION", hide_possible_values = true)]
     kubernetes_version: Version,
-    /// Port of 127.0.0.1 to listen on; a free one is picked otherwise.
+    /// Port of 127.0.0.1 to listen on, instead of any that is free.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Write the kubeconfig to this file instead of standard output.
+    /// Write the kubeconfig to this file, instead of standard output.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
     #[command(flatten)]
@@ -47,15 +48,15 @@ pub(super) struct Args {
 /// What a sandbox's world is like.
 #[derive(Debug, Clone, clap::Args)]
 struct WorldArgs {
-    /// Have something go wrong on a node: <node>=<kind>, or *=<kind> for all. Kinds: crash, slow, slow:<factor>, not-ready,
-    /// never-acknowledges, sync-error, load-error, validate-error, flap, deaf.
+    /// Let something go wrong on a node, or on all of them (*=KIND): crash, slow, slow:FACTOR, not-ready, never-acknowledges,
+    /// sync-error, load-error, validate-error, flap or deaf. May be repeated.
     #[arg(long, value_name = "NODE=KIND")]
     fault: Vec<FaultSpec>,
-    /// Seed of everything that looks random in the sandbox.
+    /// Seed of everything that looks random.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// How many times faster than real the simulated kubelets are.
-    #[arg(long, value_name = "FACTOR", default_value_t = SPEED)]
+    #[arg(long, value_name = "FACTOR", default_value_t = SPEED, value_parser = parse_speed)]
     speed: f64,
 }
 
@@ -97,6 +98,12 @@ impl Version {
     }
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg sandbox --pools general,gpu --kubeconfig-out sandbox.yaml
+  nodecfg sandbox --repo examples/repo-layout --kubeconfig-out sandbox.yaml -v
+  nodecfg sandbox --nodes 3 --fault node-1=crash > sandbox.yaml";
+
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let kubelet = args.kubernetes_version.kubelet();
     let specs = match &args.repo {
@@ -113,7 +120,7 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Fa
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));
     let serving = embedded.serve(args.port).await?;
     announce(args, &embedded, &serving, count, terminal)?;
-    super::run::interrupted().await;
+    super::run::signalled().await;
     embedded.stop(Some(serving)).await;
     Ok(Exit::Done)
 }
@@ -126,18 +133,30 @@ fn announce(
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let url = serving.url();
-    writeln!(terminal.err, "sandbox: {count} nodes at {url}, until Ctrl-C")?;
+    let nodes = report::count(count, "node");
+    writeln!(terminal.err, "sandbox: {nodes} at {url}; Ctrl-C ends it, and nothing of it is kept")?;
     match &args.kubeconfig_out {
         Some(path) => {
             embedded.save_kubeconfig(serving, path)?;
-            writeln!(terminal.err, "sandbox: try `kubectl --kubeconfig {} get nodes`", path.display())?;
+            writeln!(terminal.err, "sandbox: in another terminal:")?;
+            writeln!(terminal.err, "  export KUBECONFIG={}", absolute(path).display())?;
+            let repository = args.repo.as_ref().map_or_else(String::new, |repo| format!(" {}", repo.display()));
+            for command in ["kubectl get nodes", "nodecfg status", &format!("nodecfg sync{repository}")] {
+                writeln!(terminal.err, "  {command}")?;
+            }
         }
         None => {
+            writeln!(terminal.err, "sandbox: its kubeconfig follows; --kubeconfig-out FILE writes it to a file")?;
             write!(terminal.out, "{}", embedded.kubeconfig(serving).to_yaml())?;
             terminal.out.flush()?;
         }
     }
     Ok(())
+}
+
+/// The path as another terminal understands it.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn fitted_nodes(
@@ -153,23 +172,32 @@ fn fitted_nodes(
     Ok(specs)
 }
 
+/// A number above 0.
+fn parse_speed(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|speed: &f64| speed.is_finite() && *speed > 0.0)
+        .ok_or_else(|| "it must be a number above 0; 1 is real time".to_owned())
+}
+
 /// The arguments that make `sync` run against an embedded cluster.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Sandbox")]
 pub(super) struct SandboxArgs {
-    /// Try it: run against an embedded cluster that is made to fit the repository.
+    /// Run against an embedded cluster with nodes that fit the repository, and forget it afterwards.
     #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
     sandbox: bool,
-    /// Nodes per pool of the embedded cluster.
+    /// How many nodes for each pool.
     #[arg(long, value_name = "N", default_value = "4", requires = "sandbox")]
     sandbox_nodes: NonZeroU64,
-    /// Have something go wrong on a node of the embedded cluster: <node>=<kind>; see `nodecfg sandbox --help`.
+    /// Let something go wrong on a node, such as gpu-1=validate-error; `nodecfg sandbox --help` lists the kinds.
     #[arg(long, value_name = "NODE=KIND", requires = "sandbox")]
     fault: Vec<FaultSpec>,
-    /// Seed of the embedded cluster.
+    /// Seed of everything that looks random.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "sandbox")]
     seed: u64,
-    /// How many times faster than real the embedded kubelets are.
-    #[arg(long, value_name = "FACTOR", default_value_t = SPEED, requires = "sandbox")]
+    /// How many times faster than real the simulated kubelets are.
+    #[arg(long, value_name = "FACTOR", default_value_t = SPEED, requires = "sandbox", value_parser = parse_speed)]
     sandbox_speed: f64,
 }
 

@@ -3,10 +3,10 @@
 use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
 
-/// Print the JSON Schema of a file format, for editors and checkers.
+/// Print the JSON Schema of a file, for editors and checkers.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Which file.
+    /// Of which file.
     #[arg(value_enum)]
     kind: Kind,
 }

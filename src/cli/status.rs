@@ -8,10 +8,13 @@ use crate::cluster::LabelKeys;
 use crate::cluster::observe::look;
 use crate::judge::{Patience, Target, judge};
 use crate::observed::{ConfigMapKey, Node, Observed};
+use crate::report::progress;
 use crate::report::status::{self, Row};
 use crate::report::{self, Format};
 
-/// Show what every node runs, per pool. Needs no repository: a node's pool is that of the ConfigMap it points at.
+/// Show what every node runs.
+///
+/// Needs no repository: a node's pool is that of the ConfigMap it points at.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -20,16 +23,18 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
-    let observed = look(&reader, args.cluster.namespace(None)?.as_str()).await?;
+    let namespace = args.cluster.namespace(None)?;
+    if matches!(format, Format::Text | Format::Markdown) {
+        writeln!(terminal.err, "{}\n", progress::place(&namespace, reader.server()))?;
+    }
+    let observed = look(&reader, namespace.as_str()).await?;
     let mut rows: Vec<Row> = observed.nodes.values().map(|node| row(node, &observed)).collect();
     rows.sort_by(|a, b| (a.pool.is_none(), &a.pool, &a.node).cmp(&(b.pool.is_none(), &b.pool, &b.node)));
     match format {
         Format::Text => status::text(&mut terminal.out, &rows)?,
+        Format::Markdown => status::markdown(&mut terminal.out, &rows)?,
         Format::Json => report::json(&mut terminal.out, &status::document(&rows)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &status::document(&rows)?)?,
-        Format::Markdown => {
-            return Err(Failure::usage("status has no markdown form", "use -o text, json or yaml"));
-        }
     }
     Ok(Exit::Done)
 }

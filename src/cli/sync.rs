@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::cluster_args::{ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn};
 use super::repository_args::{Loaded, RepositoryArgs};
-use super::run::{self, Audience};
+use super::run::{self, Audience, Purpose};
 use super::sandbox::SandboxArgs;
 use super::{Exit, Failure, Terminal, diff};
 use crate::cluster::lease::{self, HeldLock, LockOptions};
@@ -17,31 +17,42 @@ use crate::report::Format;
 use crate::rollout::execute::{Rollout, Stop, execute};
 use crate::rollout::machine::Mode;
 
-/// Make the cluster match the repository: create ConfigMaps, assign nodes a few at a time, and wait until each proves
-/// that it runs its configuration.
+/// Make the cluster match the repository, a few nodes at a time.
+///
+/// Creates the ConfigMaps that are missing, points each node at its own within the budget of its pool (rollout.maxUnavailable),
+/// and waits until the node proves that it runs it. Stops when nodes fail. Ctrl-C lets the nodes in flight finish; run it again
+/// to go on.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     repository: RepositoryArgs,
-    #[command(flatten)]
-    cluster: ClusterArgs,
     #[command(flatten)]
     allowances: Allowances,
     /// Show the plan and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Point a node that failed back at what it had before.
+    /// Point nodes that fail back at what they had before.
     #[arg(long)]
     rollback_on_failure: bool,
     /// How long to wait for another sync of the same fleet to end.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     lock_timeout: Duration,
-    /// How many assignments may be on their way to the API server at a time.
+    /// How many requests to send at a time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
     #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
     sandbox: SandboxArgs,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg sync examples/repo-layout --sandbox  try it, without a cluster
+  nodecfg sync --dry-run                       the plan alone
+  nodecfg sync --rev v1.4.0                    roll out, or back to, a revision
+  nodecfg sync -o json                         one JSON object per line, for a pipeline";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     if !args.dry_run {
@@ -56,15 +67,15 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         None => args.cluster.reader(keys).await?,
     };
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
-    run::open(loaded.desired.fleet.as_str(), &loaded.revision(), server, format, terminal)?;
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
+    run::open(&run::scene(&loaded, &namespace, server), format, !args.dry_run, terminal)?;
     let options = args.allowances.options(namespace);
     let exit = if args.dry_run {
         let planned = plan(&loaded.desired, &reader, options).await?;
-        diff::write_plan(&planned.plan, format, terminal)?;
+        diff::write_plan(&planned.plan, format, verbose, terminal)?;
         Exit::Done
     } else {
-        let stop = run::stop_on_signals();
+        let stop = run::stop_on_signals(terminal.foot.clone());
         let lock = args.lock(&loaded, &reader, &options).await?;
         let result = args.reconcile(&loaded, &reader, &lock, options, stop, format, verbose, terminal).await;
         lock.release().await;
@@ -101,7 +112,7 @@ impl Args {
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
         let Planned { plan, observed, options } = plan(&loaded.desired, reader, options).await?;
-        let mut audience = Audience::gather(&plan, format, verbose, terminal)?;
+        let mut audience = Audience::gather(&plan, Purpose::Sync, format, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &loaded.desired,
@@ -113,7 +124,6 @@ impl Args {
         let writer = ClusterWriter::new(reader.clone(), lock);
         let mut listen = |now, progress: &_| audience.tell(now, progress);
         let execution = execute(rollout, reader, &writer, lock.lost(), stop, &mut listen).await?;
-        audience.dismiss(&execution, terminal)?;
-        Ok(run::exit_of(&execution))
+        audience.dismiss(&execution, terminal)
     }
 }

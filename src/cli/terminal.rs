@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
 
+use crate::report::bars::Foot;
+
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Color {
@@ -35,6 +37,8 @@ pub struct Terminal {
     pub err: Box<dyn Write + Send>,
     /// Whether somebody watches: standard error is a terminal, and not a dumb one.
     pub interactive: bool,
+    /// Where progress is drawn.
+    pub foot: Foot,
 }
 
 impl Terminal {
@@ -44,27 +48,102 @@ impl Terminal {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self {
             color,
-            out: Box::new(AutoStream::new(io::stdout(), color.choice())),
-            err: Box::new(AutoStream::new(io::stderr(), color.choice())),
+            out: stream(io::stdout(), color),
+            err: stream(io::stderr(), color),
             interactive: io::stderr().is_terminal() && !dumb && std::env::var_os("CI").is_none(),
+            foot: Foot::new(),
         }
     }
 
     /// Another writer to standard error, for those who keep one.
     #[must_use]
     pub fn another_err(&self) -> Box<dyn Write + Send> {
-        Box::new(AutoStream::new(io::stderr(), self.color.choice()))
+        stream(io::stderr(), self.color)
     }
 
     /// Another writer to standard output, for those who keep one.
     #[must_use]
     pub fn another_out(&self) -> Box<dyn Write + Send> {
-        Box::new(AutoStream::new(io::stdout(), self.color.choice()))
+        stream(io::stdout(), self.color)
     }
 
-    /// Whether logs on standard error may be coloured.
+    /// Whether what goes to standard error may be coloured.
     #[must_use]
-    pub fn colored_logs(&self) -> bool {
-        AutoStream::choice(&io::stderr()) != ColorChoice::Never && self.color != Color::Never
+    pub fn colored_err(&self) -> bool {
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => AutoStream::choice(&io::stderr()) != ColorChoice::Never,
+        }
+    }
+}
+
+fn stream<S: anstream::stream::RawStream + Send + 'static>(raw: S, color: Color) -> Box<dyn Write + Send>
+where
+    AutoStream<S>: Write,
+{
+    Box::new(WhileRead { inner: Some(AutoStream::new(raw, color.choice())) })
+}
+
+/// Writes as long as there is a reader. `nodecfg diff | head` is no error, and neither may a rollout end half-way because
+/// the pager that shows it was closed, nor may a command's exit code change for it.
+struct WhileRead<W> {
+    inner: Option<W>,
+}
+
+impl<W> WhileRead<W> {
+    fn tolerate<T>(&mut self, result: io::Result<T>, otherwise: T) -> io::Result<T> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.inner = None;
+                Ok(otherwise)
+            }
+            result => result,
+        }
+    }
+}
+
+impl<W: Write> Write for WhileRead<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(inner) = &mut self.inner else { return Ok(bytes.len()) };
+        let result = inner.write(bytes);
+        self.tolerate(result, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(inner) = &mut self.inner else { return Ok(()) };
+        let result = inner.flush();
+        self.tolerate(result, ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fails(io::ErrorKind, usize);
+
+    impl Write for Fails {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            self.1 += 1;
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_error_and_any_other_failure_is_one() {
+        let mut closed = WhileRead { inner: Some(Fails(io::ErrorKind::BrokenPipe, 0)) };
+        closed.write_all(b"one").unwrap();
+        closed.write_all(b"two").unwrap();
+        closed.flush().unwrap();
+        assert!(closed.inner.is_none());
+
+        let mut full = WhileRead { inner: Some(Fails(io::ErrorKind::StorageFull, 0)) };
+        assert_eq!(full.write_all(b"one").unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(full.flush().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -6,7 +6,9 @@ use crate::desired::{Built, build};
 use crate::finding;
 use crate::report::{self, Format, findings};
 
-/// Parse, render and check every pool of a repository. Needs no cluster.
+/// Read a repository and report everything that is wrong with it.
+///
+/// Needs no cluster. Ends with exit code 3 when the repository cannot be used as it is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -5,26 +5,26 @@ use std::time::Duration;
 use super::cluster_args::{ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn};
 use super::repository_args::RepositoryArgs;
-use super::run::{self, Audience};
+use super::run::{self, Audience, Purpose};
 use super::{Exit, Failure, Terminal};
 use crate::report::Format;
 use crate::rollout::execute::{self, Rollout};
 use crate::rollout::machine::Mode;
 
-/// Wait until every node proves that it runs what the repository says. Writes nothing.
+/// Wait until every node proves that it runs what the repository says.
 ///
-/// Exits with 5 when a node fails or does not get there in time.
+/// Changes nothing. Ends with exit code 5 when a node fails or does not get there in time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     repository: RepositoryArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     allowances: Allowances,
     /// How long to wait, instead of each pool's convergenceTimeout.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -32,11 +32,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let loaded = args.repository.load()?;
     warn(&loaded, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
-    run::open(loaded.desired.fleet.as_str(), &loaded.revision(), reader.server(), format, terminal)?;
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
+    run::open(&run::scene(&loaded, &namespace, reader.server()), format, true, terminal)?;
     let planned = plan(&loaded.desired, &reader, args.allowances.options(namespace)).await?;
     let Planned { plan, observed, options } = &planned;
-    let mut audience = Audience::gather(plan, format, verbose, terminal)?;
+    let mut audience = Audience::gather(plan, Purpose::Verify, format, verbose, terminal)?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,
@@ -45,8 +45,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         mode: Mode { assign: false, rollback_on_failure: false, timeout: args.timeout },
         concurrency: 1,
     };
-    let stop = run::stop_on_signals();
+    let stop = run::stop_on_signals(terminal.foot.clone());
     let execution = execute::verify(rollout, &reader, stop, &mut |now, progress| audience.tell(now, progress)).await;
-    audience.dismiss(&execution, terminal)?;
-    Ok(run::exit_of(&execution))
+    audience.dismiss(&execution, terminal)
 }

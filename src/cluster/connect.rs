@@ -140,15 +140,15 @@ impl ConnectError {
     #[must_use]
     pub fn help(&self) -> &'static str {
         match self {
-            Self::Unreadable { .. } => "Check the path and its permissions.",
-            Self::Malformed { .. } => "Check the file with: kubectl config view --kubeconfig <file>",
+            Self::Unreadable { .. } => "check the path and its permissions",
+            Self::Malformed { .. } => "check the file with: kubectl config view --kubeconfig <file>",
             Self::UnknownContext { .. } | Self::NoCurrentContext { .. } => {
-                "Name one of these with --context, or set one with: kubectl config use-context <name>"
+                "name one of these with --context, or set one with: kubectl config use-context <name>"
             }
-            Self::Broken { .. } => "Check the cluster and the user of this context with: kubectl config view --minify",
-            Self::ServiceAccount { .. } => "Run the pod with a service account whose token is mounted.",
+            Self::Broken { .. } => "check the cluster and the user of this context with: kubectl config view --minify",
+            Self::ServiceAccount { .. } => "run the pod with a service account whose token is mounted",
             Self::NoCluster { .. } => {
-                "Name a kubeconfig with --kubeconfig, or try nodecfg without a cluster: nodecfg sync --sandbox"
+                "name a kubeconfig with --kubeconfig, or try nodecfg without a cluster: nodecfg sync --sandbox"
             }
         }
     }

@@ -232,62 +232,62 @@ impl ClusterError {
     pub fn help(&self) -> String {
         match self {
             Self::Unreachable { cause, server, .. } => match cause {
-                Unreachable::Name(_) => format!("Check the server address {server} in the kubeconfig, and DNS or VPN."),
+                Unreachable::Name(_) => format!("check the server address {server} in the kubeconfig, and DNS or VPN"),
                 Unreachable::Refused => {
-                    format!("Check that the API server runs and that {server} is its address, port included.")
+                    format!("check that the API server runs and that {server} is its address, port included")
                 }
-                Unreachable::Tls(_) => "Check certificate-authority-data and tls-server-name of this cluster in the \
-                    kubeconfig, and the clock of this machine."
+                Unreachable::Tls(_) => "check certificate-authority-data and tls-server-name of this cluster in the \
+                    kubeconfig, and the clock of this machine"
                     .to_owned(),
                 Unreachable::Slow | Unreachable::Other(_) => {
-                    format!("Check the network between here and {server}: VPN, proxy, firewall.")
+                    format!("check the network between here and {server}: VPN, proxy, firewall")
                 }
             },
-            Self::Unauthorized { .. } => "The credentials are wrong or have expired. Renew them as you would for kubectl \
+            Self::Unauthorized { .. } => "the credentials are wrong or have expired. Renew them as you would for kubectl \
                 (log in again, refresh the cloud provider's kubeconfig entry, or make a new token: \
                 kubectl create token <serviceaccount>), then check with: kubectl auth whoami"
                 .to_owned(),
-            Self::Forbidden { operation, .. } => format!("Grant it with this rule:\n{}", rbac_rule(operation)),
+            Self::Forbidden { operation, .. } => format!("grant it with this rule:\n{}", rbac_rule(operation)),
             Self::NamespaceMissing { namespace, .. } => {
                 format!(
-                    "Create it (kubectl create namespace {namespace}), or name another one in nodecfg.yaml under \
-                     spec.namespace or with --namespace."
+                    "create it (kubectl create namespace {namespace}), or name another one in nodecfg.yaml under \
+                     spec.namespace or with --namespace"
                 )
             }
             Self::NotFound { operation } => match operation.resource {
-                Resource::Nodes => "The Node was deleted meanwhile. Run the command again.".to_owned(),
-                _ => "It was deleted meanwhile, or never was there. Run the command again.".to_owned(),
+                Resource::Nodes => "the Node was deleted meanwhile. Run the command again".to_owned(),
+                _ => "it was deleted meanwhile, or never was there. Run the command again".to_owned(),
             },
             Self::AlreadyExists { .. } | Self::Conflict { .. } | Self::PreconditionFailed { .. } => {
-                "Somebody else changed it at the same time. Run the command again: it reads the cluster anew.".to_owned()
+                "somebody else changed it at the same time. Run the command again: it reads the cluster anew".to_owned()
             }
-            Self::Invalid { .. } => "The server's words above say what it does not accept. An admission policy or webhook of \
-                the cluster may be at work."
+            Self::Invalid { .. } => "the server's words above say what it does not accept. An admission policy or webhook of \
+                the cluster may be at work"
                 .to_owned(),
             Self::Expired { .. } => {
-                "The server forgets old versions faster than nodecfg can read them. Run the command again when the server \
-                 is less busy."
+                "the server forgets old versions faster than nodecfg can read them. Run the command again when the server \
+                 is less busy"
                     .to_owned()
             }
             Self::FeatureDropped { .. } => "API servers from 1.26 on accept Node.spec.configSource and silently drop it: \
                 Dynamic Kubelet Configuration was removed there, and from kubelets in 1.24. Nothing was changed. Use \
-                nodecfg with clusters up to 1.25 whose kubelets are 1.23 or older and run with --dynamic-config-dir."
+                nodecfg with clusters up to 1.25 whose kubelets are 1.23 or older and run with --dynamic-config-dir"
                 .to_owned(),
             Self::ContentDiffers { operation, .. } => format!(
                 "A ConfigMap is named after the hash of its content, so somebody made or changed this one by hand, and \
                  nodecfg never overwrites it. Look at it (kubectl get configmap -n {} {} -o yaml); once no Node refers \
-                 to it, delete it and run the command again.",
+                 to it, delete it and run the command again",
                 operation.namespace.as_deref().unwrap_or_default(),
                 operation.name.as_deref().unwrap_or_default()
             ),
-            Self::LockLost { .. } => "Nothing more was written. Look at who holds the Lease, and run the command again: it \
-                goes on from what the cluster says."
+            Self::LockLost { .. } => "nothing more was written. Look at who holds the Lease, and run the command again: it \
+                goes on from what the cluster says"
                 .to_owned(),
             Self::TimedOut { .. } => {
-                "The API server is overloaded, restarting or cut off. Run the command again once it answers.".to_owned()
+                "the API server is overloaded, restarting or cut off. Run the command again once it answers".to_owned()
             }
             Self::Unexpected { .. } => {
-                "Check that the kubeconfig points at a Kubernetes API server and not at a proxy's login page.".to_owned()
+                "check that the kubeconfig points at a Kubernetes API server and not at a proxy's login page".to_owned()
             }
         }
     }
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(error.to_string(), "cannot patch node n1: ci may not patch nodes in the cluster");
         assert_eq!(
             error.help(),
-            "Grant it with this rule:\n\
+            "grant it with this rule:\n\
              apiVersion: rbac.authorization.k8s.io/v1\n\
              kind: ClusterRole\n\
              metadata: {name: nodecfg}\n\

@@ -145,13 +145,13 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// The way out, in whole sentences.
+    /// The way out.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
             Self::Held { .. } => {
-                "Wait for it to end, or let nodecfg wait with --lock-timeout. A sync that was killed leaves \
-                a lock that expires by itself."
+                "wait for it to end, or let nodecfg wait with --lock-timeout. A sync that was killed leaves \
+                a lock that expires by itself"
                     .to_owned()
             }
             Self::Cluster(error) => error.help(),

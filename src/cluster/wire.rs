@@ -134,6 +134,7 @@ impl WireNode {
             },
             deleting: self.metadata.deletion_timestamp.is_some(),
             source: self.spec.and_then(|spec| spec.config_source),
+            reports_config: status.config.is_some(),
             status: status.config.unwrap_or_default(),
         })
     }

@@ -206,7 +206,8 @@ proptest! {
         let ours = super::apply_json_patch(read(&target.to_string()).root, &read(&patch.to_string()).root);
         let mut theirs = target.clone();
         let operations: json_patch::Patch = serde_json::from_value(patch).expect("a patch");
-        match json_patch::patch(&mut theirs, &operations) {
+        // Without the undoing of a patch that fails half-way, which panics on some of these (json-patch 4.2).
+        match json_patch::patch_unsafe(&mut theirs, &operations) {
             Ok(()) => prop_assert_eq!(ours.map(|node| node.to_json()).ok(), Some(sorted(theirs))),
             Err(_) => prop_assert!(ours.is_err()),
         }

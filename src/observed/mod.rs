@@ -91,6 +91,9 @@ pub struct Node {
     pub source: Option<ConfigSource>,
     /// `status.config`: what is so.
     pub status: ConfigStatus,
+    /// Whether `status.config` is there at all. A kubelet 1.11 to 1.23 with `--dynamic-config-dir` writes it, be it empty,
+    /// as soon as it starts (recorded); without the flag it never does.
+    pub reports_config: bool,
 }
 
 impl Node {
@@ -106,7 +109,14 @@ impl Node {
             deleting: false,
             source: None,
             status: ConfigStatus::default(),
+            reports_config: false,
         }
+    }
+
+    /// Whether its kubelet follows `configSource`, as far as can be seen: the version can, and the feature is in use.
+    #[must_use]
+    pub fn follows_config_source(&self) -> bool {
+        self.reports_config && self.kubelet_version.as_ref().is_none_or(KubeletVersion::has_dynamic_config)
     }
 }
 

@@ -97,6 +97,9 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
     {
         return leave(Why::Unsupported { version: *version });
     }
+    if !node.reports_config {
+        return leave(Why::NoDynamicConfig);
+    }
     if assigned {
         return match verdict {
             _ if rules.paused => leave(Why::Paused),
@@ -127,13 +130,13 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
 }
 
 /// Invariant 4: a node is available while it is Ready and neither in transition nor failed, with respect to whatever it
-/// points at.
+/// points at. A node whose kubelet does not follow what it points at is in no transition.
 #[must_use]
 pub fn is_healthy(node: &Node) -> bool {
     let present = node.source.clone().map_or(Target::Local, Target::Source);
     node.ready == Readiness::Ready
         && !node.deleting
-        && judge(&present, node, Patience::STATE_ONLY) == Verdict::Converged
+        && (!node.follows_config_source() || judge(&present, node, Patience::STATE_ONLY) == Verdict::Converged)
 }
 
 /// Whether the node runs what it points at: content is only adopted from a node that proves that it runs it.

@@ -79,6 +79,7 @@ pub(crate) fn node(name: &str, pool: &str) -> Node {
         labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_owned())]),
         kubelet_version: KubeletVersion::parse("v1.21.14"),
         ready: Readiness::Ready,
+        reports_config: true,
         ..Node::named(node_name(name))
     }
 }

@@ -38,7 +38,7 @@ pub enum Problem {
     #[error("the repository has no pool: nothing under pools/")]
     NoPools,
     /// The cluster has nodes, and no pool selects any.
-    #[error("none of the {nodes} nodes of the cluster is selected by any of the {pools} pools")]
+    #[error("the pools ({pools}) select none of the nodes of the cluster ({nodes})")]
     NothingSelected {
         /// Nodes in the cluster.
         nodes: usize,

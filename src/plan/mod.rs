@@ -242,6 +242,9 @@ pub enum Why {
         /// What it reports.
         version: KubeletVersion,
     },
+    /// Its kubelet could do it by its version, but does not report `status.config`: it runs without
+    /// `--dynamic-config-dir`, or has only just started.
+    NoDynamicConfig,
     /// It is being deleted.
     Deleting,
 }
@@ -256,7 +259,7 @@ impl Why {
     /// Whether the node cannot be brought to its target, and somebody should know.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        matches!(self, Self::Conflict { .. } | Self::Unsupported { .. })
+        matches!(self, Self::Conflict { .. } | Self::Unsupported { .. } | Self::NoDynamicConfig)
     }
 }
 

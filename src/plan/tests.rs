@@ -207,6 +207,19 @@ fn kubelets_that_cannot_do_it_are_reported_and_left_alone() {
 }
 
 #[test]
+fn kubelets_without_the_feature_are_reported_and_left_alone() {
+    // As a kubelet without --dynamic-config-dir leaves its Node: no status.config at all.
+    let without = Node { reports_config: false, ..node("n1", "a") };
+    let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([without.clone(), node("n2", "a")]));
+    assert_eq!(why(&plan, "n1"), &Why::NoDynamicConfig);
+    assert_eq!(plan.counts().blocked, 1);
+    // Pointing at something that nobody follows is no transition: it takes nothing of the budget.
+    let pointing = Node { source: Some(source("x")), ..without };
+    let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([pointing, node("n2", "a")]));
+    assert!(!plan.pools[0].left_alone[0].unavailable);
+}
+
+#[test]
 fn a_paused_pool_changes_nothing_and_says_so() {
     let mut paused = policy(1);
     paused.paused = true;

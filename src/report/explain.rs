@@ -7,6 +7,7 @@
 use crate::contract::error_text;
 use crate::judge::{Failure, Waiting};
 use crate::names::NodeName;
+use crate::rollout::StopReason;
 
 /// An explanation, for people.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -113,6 +114,26 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             ],
             look_at: format!("the Ready condition's message in `kubectl describe node {node}`, then the kubelet's log"),
         },
+    }
+}
+
+/// How to go on after a rollout that stopped; unset where the error beside it says so itself.
+#[must_use]
+pub fn way_on(reason: &StopReason) -> Option<&'static str> {
+    match reason {
+        StopReason::CanaryFailed { .. } | StopReason::TooManyFailures { .. } => Some(
+            "correct the configuration in git and sync again, or sync the revision before with --rev: nodes that failed go \
+             first and cost no budget",
+        ),
+        StopReason::BudgetExhausted { .. } => Some(
+            "see why these nodes are unavailable (kubectl describe node), or raise maxUnavailable of the pool; then sync \
+             again: it goes on from where the cluster is",
+        ),
+        StopReason::Interrupted => Some("run the same command again: it goes on from where the cluster is"),
+        StopReason::LockLost => Some(
+            "see who holds the fleet's Lease now, and whether this machine was cut off from the API server; then sync again",
+        ),
+        StopReason::ClusterFailed { .. } => None,
     }
 }
 

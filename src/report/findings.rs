@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use serde_json::{Value, json};
 
+use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
 use super::{FORMAT_VERSION, count};
 use crate::finding::{Finding, Place, Severity};
@@ -30,7 +31,7 @@ impl<'a> Shown<'a> {
             let text = snapshot.text(&place.file)?;
             // A file that is empty or a place that is the whole file has nothing to underline.
             (place.offset.saturating_add(place.len) <= text.len() && !text.is_empty())
-                .then(|| NamedSource::new(place.file.to_string(), text.to_string()).with_language("yaml"))
+                .then(|| NamedSource::new(&place.file, text.to_string()).with_language("yaml"))
         });
         let elsewhere =
             |place: &Place| source.is_none() || finding.place.as_ref().is_none_or(|at| at.file != place.file);
@@ -190,12 +191,17 @@ pub fn markdown(out: &mut dyn Write, findings: &[Finding], pools: usize) -> io::
     if findings.is_empty() {
         return writeln!(out, "**nodecfg**: {} valid, nothing to report.", count(pools, "pool"));
     }
-    writeln!(out, "| | where | what | way out |\n|---|---|---|---|")?;
-    let cell = |text: &str| text.replace('|', "\\|").replace('<', "&lt;").replace('\n', "<br>");
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    if errors > 0 {
+        writeln!(out, "### nodecfg: invalid, {}\n", count(errors, "error"))?;
+    } else {
+        writeln!(out, "### nodecfg: {} valid\n", count(pools, "pool"))?;
+    }
+    writeln!(out, "| severity | where | what | way out |\n|---|---|---|---|")?;
     for finding in findings {
-        let place = finding.place.as_ref().map_or_else(String::new, |place| format!("`{place}`"));
-        let help = finding.help.as_deref().map(cell).unwrap_or_default();
-        writeln!(out, "| {} | {place} | {} | {help} |", finding.severity, cell(&finding.message))?;
+        let place = finding.place.as_ref().map_or_else(String::new, |place| code(&place.to_string()));
+        let help = finding.help.as_deref().map(prose).unwrap_or_default();
+        writeln!(out, "| {} | {place} | {} | {help} |", finding.severity, prose(&finding.message))?;
     }
     Ok(())
 }

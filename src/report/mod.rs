@@ -5,8 +5,10 @@
 
 use std::io;
 
+pub mod bars;
 pub mod explain;
 pub mod findings;
+mod markdown;
 pub mod plan_json;
 pub mod plan_markdown;
 pub mod plan_text;
@@ -64,7 +66,12 @@ pub fn duration(seconds: f64) -> String {
         return format!("{seconds:.1}s");
     }
     // Saturating: a negative or unrepresentable duration shows as the nearest bound.
-    let whole = seconds.round() as u64;
+    whole_duration(seconds.round() as u64)
+}
+
+/// A duration that somebody chose in whole seconds: `3s`, `10m`, `1h30m`.
+#[must_use]
+pub fn whole_duration(whole: u64) -> String {
     match (whole / 3600, whole / 60 % 60, whole % 60) {
         (0, 0, seconds) => format!("{seconds}s"),
         (0, minutes, 0) => format!("{minutes}m"),
@@ -80,8 +87,8 @@ pub fn names<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> Strin
     let mut names = names.into_iter();
     let shown: Vec<&str> = names.by_ref().take(most).collect();
     match names.count() {
-        0 => shown.join(" "),
-        more => format!("{} and {more} more", shown.join(" ")),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
@@ -105,9 +112,16 @@ mod tests {
     }
 
     #[test]
+    fn chosen_durations_have_no_fractions() {
+        assert_eq!(whole_duration(3), "3s");
+        assert_eq!(whole_duration(600), "10m");
+        assert_eq!(whole_duration(5400), "1h30m");
+    }
+
+    #[test]
     fn long_lists_are_cut_and_say_so() {
-        assert_eq!(names(["a", "b"], 3), "a b");
-        assert_eq!(names(["a", "b", "c"], 2), "a b and 1 more");
+        assert_eq!(names(["a", "b"], 3), "a, b");
+        assert_eq!(names(["a", "b", "c"], 2), "a, b and 1 more");
         assert_eq!(names([], 2), "");
     }
 }

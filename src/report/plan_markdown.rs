@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use super::markdown::{code, prose};
 use super::plan_text::reason;
-use super::{count, duration, names};
+use super::{count, whole_duration};
 use crate::document::FieldChange;
 use crate::plan::{Action, Plan, PoolPlan, WaveKind};
 
@@ -16,17 +17,19 @@ const NAMES: usize = 12;
 /// When the writer does.
 pub fn write(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
     let counts = plan.counts();
-    let revision =
-        plan.commit.as_ref().map_or_else(|| "working tree".to_owned(), |commit| format!("`{}`", commit.short()));
+    let revision = plan
+        .commit
+        .as_ref()
+        .map_or_else(|| "from the working tree".to_owned(), |commit| format!("at `{}`", commit.short()));
     if !plan.has_changes() && counts.await_ == 0 && counts.blocked == 0 {
         return writeln!(
             out,
-            "**nodecfg**: fleet `{}` at {revision} changes nothing on {}.",
+            "**nodecfg**: fleet `{}` {revision} changes nothing on {}.",
             plan.fleet,
             count(counts.settled, "node")
         );
     }
-    writeln!(out, "### nodecfg: fleet `{}` at {revision}\n", plan.fleet)?;
+    writeln!(out, "### nodecfg: fleet `{}` {revision}\n", plan.fleet)?;
     writeln!(out, "| pool | nodes | to assign | at a time | fields | left alone |")?;
     writeln!(out, "|---|--:|--:|--:|--:|---|")?;
     for pool in &plan.pools {
@@ -45,7 +48,7 @@ pub fn write(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
             out,
             "{} in no pool: {}\n",
             count(plan.unpooled.len(), "node"),
-            names(plan.unpooled.iter().map(|node| node.node.as_str()), NAMES)
+            nodes(plan.unpooled.iter().map(|node| node.node.as_str()))
         )?;
     }
     writeln!(out, "<sub>plan `{}`</sub>", plan.id)
@@ -93,7 +96,7 @@ fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<(
     for wave in &pool.waves {
         let label = match wave.kind {
             WaveKind::Unavailable => "first, unavailable already".to_owned(),
-            WaveKind::Canary { soak_seconds } => format!("canary, {} soak", duration(soak_seconds as f64)),
+            WaveKind::Canary { soak_seconds } => format!("canary, {} soak", whole_duration(soak_seconds)),
             WaveKind::Rest => format!("then, {} at a time", pool.budget),
         };
         let listed: Vec<&str> = wave
@@ -103,43 +106,27 @@ fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<(
             .map(|step| step.node.as_str())
             .collect();
         if !listed.is_empty() {
-            writeln!(out, "- {label}: {}", names(listed, NAMES))?;
+            writeln!(out, "- {label}: {}", nodes(listed))?;
         }
     }
-    for left in pool.left_alone.iter().filter(|left| left.why.is_blocked()).take(NAMES) {
-        writeln!(out, "- **blocked** {}: {}", left.node, escape(&reason(&left.why)))?;
+    let blocked: Vec<_> = pool.left_alone.iter().filter(|left| left.why.is_blocked()).collect();
+    if blocked.len() > NAMES {
+        writeln!(out, "- **{} blocked**, the first {NAMES} of them:", count(blocked.len(), "node"))?;
+    }
+    for left in blocked.into_iter().take(NAMES) {
+        writeln!(out, "- **blocked** `{}`: {}", left.node, prose(&reason(&left.why)))?;
     }
     writeln!(out, "\n</details>\n")
+}
+
+/// Up to [`NAMES`] nodes, and how many more there are.
+fn nodes<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    super::names(names.iter().map(String::as_str), NAMES)
 }
 
 fn field_row(field: &FieldChange) -> String {
     let value = |value: &Option<String>| value.as_ref().map_or_else(|| "–".to_owned(), |value| code(value));
     let place = field.place.as_ref().map_or_else(String::new, |place| code(&place.to_string()));
     format!("| {} | {} | {} | {place} |", code(&field.path), value(&field.old), value(&field.new))
-}
-
-/// Text as code within a table cell: longer backtick runs than the text has, and no cell border.
-fn code(text: &str) -> String {
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest + 1);
-    let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
-    format!("{fence}{pad}{}{pad}{fence}", text.replace('|', "\\|").replace('\n', " "))
-}
-
-/// Prose that may hold names from the cluster: nothing in it may become markup.
-fn escape(text: &str) -> String {
-    text.replace('<', "&lt;").replace('|', "\\|")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn code_survives_backticks_and_borders() {
-        assert_eq!(code("a"), "`a`");
-        assert_eq!(code("a`b"), "``a`b``");
-        assert_eq!(code("`a"), "`` `a ``");
-        assert_eq!(code("a|b"), "`a\\|b`");
-    }
 }

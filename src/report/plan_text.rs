@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::style::{added, changed, heading, quiet, removed, warning};
-use super::{count, duration, names};
+use super::{count, names, whole_duration};
 use crate::contract::ConfigSource;
 use crate::document::FieldChange;
 use crate::judge::Target;
@@ -13,20 +13,64 @@ use crate::plan::{Action, ChangeSet, LeftAlone, Owner, Plan, PoolPlan, Step, Wav
 /// How many node names a line shows.
 const NAMES: usize = 8;
 
-/// Writes the plan.
+/// How wide a changed field may be before its place goes on a line of its own: four columns before it, two and a place
+/// behind it, and most lines fit a terminal of 80 columns.
+const FIELD_WIDTH: usize = 54;
+/// How many fields of a configuration whose predecessor is not known are listed one by one.
+const FRESH_FIELDS: usize = 25;
+
+/// Writes the plan. With `all`, long lists of fields are not cut short.
 ///
 /// # Errors
 /// When the writer does.
-pub fn write(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
-    for pool in &plan.pools {
-        write_pool(out, plan, pool)?;
+pub fn write(out: &mut dyn Write, plan: &Plan, all: bool) -> io::Result<()> {
+    let (settled, others): (Vec<&PoolPlan>, Vec<&PoolPlan>) = plan.pools.iter().partition(|pool| is_settled(pool));
+    write_settled(out, &settled)?;
+    for pool in others {
+        write_pool(out, plan, pool, all)?;
     }
     write_unpooled(out, plan)?;
     if !plan.prunable.is_empty() {
         let names = names(plan.prunable.iter().map(String::as_str), 3);
-        writeln!(out, "{}", quiet(format!("{} no longer used: {names}", count(plan.prunable.len(), "ConfigMap"))))?;
+        writeln!(out, "{}\n", quiet(format!("{} no longer used: {names}", count(plan.prunable.len(), "ConfigMap"))))?;
     }
     writeln!(out, "{}", totals(plan))
+}
+
+/// Writes which nodes are waited for, for those who will change nothing.
+///
+/// # Errors
+/// When the writer does.
+pub fn write_awaited(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
+    let width = plan.pools.iter().map(|pool| pool.name.as_str().len()).max().unwrap_or(0);
+    for pool in &plan.pools {
+        let steps = pool.steps().count();
+        let state = match (pool.nodes, steps) {
+            (0, _) => "no nodes".to_owned(),
+            (nodes, 0) => format!("{}, none to wait for", count(nodes, "node")),
+            (nodes, steps) => format!("{}, waiting for {steps}", count(nodes, "node")),
+        };
+        writeln!(out, "{}  {state}", heading(format!("{:width$}", pool.name.as_str())))?;
+    }
+    Ok(())
+}
+
+/// Whether there is nothing to say of a pool but that it is as wanted.
+fn is_settled(pool: &PoolPlan) -> bool {
+    pool.steps().next().is_none() && pool.left_alone.iter().all(|left| left.why == Why::Converged)
+}
+
+fn write_settled(out: &mut dyn Write, pools: &[&PoolPlan]) -> io::Result<()> {
+    let width = pools.iter().map(|pool| pool.name.as_str().len()).max().unwrap_or(0);
+    for pool in pools {
+        let state = match pool.nodes {
+            0 => "no nodes".to_owned(),
+            1 => format!("1 node, on {}", pool.target),
+            nodes => format!("{nodes} nodes, all on {}", pool.target),
+        };
+        writeln!(out, "{}  {}", heading(format!("{:width$}", pool.name.as_str())), quiet(state))?;
+    }
+    if pools.is_empty() { Ok(()) } else { writeln!(out) }
 }
 
 /// The last line: what would be done, in numbers.
@@ -41,9 +85,11 @@ pub fn totals(plan: &Plan) -> String {
         parts.push(format!("{} to assign", count(counts.assign, "node")));
     }
     if counts.await_ > 0 {
-        parts.push(format!("{} on the way", counts.await_));
+        parts.push(format!("{} assigned before", count(counts.await_, "node")));
     }
-    parts.push(format!("{} as wanted", counts.settled));
+    if counts.settled > 0 || parts.is_empty() {
+        parts.push(format!("{} as wanted", count(counts.settled, "node")));
+    }
     if counts.skipped > 0 {
         parts.push(format!("{} skipped", counts.skipped));
     }
@@ -54,21 +100,21 @@ pub fn totals(plan: &Plan) -> String {
         parts.push(format!("{} in no pool", counts.unpooled));
     }
     let what = if plan.has_changes() { heading("Plan:") } else { heading("No changes:") };
-    format!("{what} {} {}", parts.join(", "), quiet(format!("({})", plan.id)))
+    format!("{what} {} {}", parts.join(", "), quiet(format!("({})", short_id(plan))))
 }
 
-fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<()> {
-    // Adopted nodes run the content from elsewhere: to say that they are on the target would not be true.
-    if pool.steps().next().is_none() && pool.left_alone.iter().all(|left| left.why == Why::Converged) {
-        let line = format!("{}, all on {}", count(pool.nodes, "node"), pool.target);
-        return writeln!(out, "{}  {}\n", heading(&pool.name), quiet(line));
-    }
+/// Enough of the plan's name to tell it from any other that one is likely to see.
+fn short_id(plan: &Plan) -> String {
+    plan.id.to_string().chars().take("p1:0123456789ab".len()).collect()
+}
+
+fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan, all: bool) -> io::Result<()> {
     writeln!(out, "{}  {}", heading(&pool.name), header(pool))?;
     for set in &pool.changes {
-        write_changes(out, pool, set)?;
+        write_changes(out, pool, set, all)?;
     }
     if let Some(map) = plan.config_maps.iter().find(|map| map.pool == pool.name) {
-        let state = if map.create { added("create") } else { quiet("exists") };
+        let state = if map.create { added("to be created") } else { quiet("exists") };
         writeln!(out, "  ConfigMap {}/{} {state}", plan.namespace, map.name)?;
     }
     for wave in &pool.waves {
@@ -90,31 +136,14 @@ fn header(pool: &PoolPlan) -> String {
     parts.join(", ")
 }
 
-fn write_changes(out: &mut dyn Write, pool: &PoolPlan, set: &ChangeSet) -> io::Result<()> {
+fn write_changes(out: &mut dyn Write, pool: &PoolPlan, set: &ChangeSet, all: bool) -> io::Result<()> {
     if let Some(line) = leaving(pool, set) {
         writeln!(out, "  {}", quiet(line))?;
     }
-    let width = set
-        .fields
-        .iter()
-        .map(|field| field_text(field).chars().count())
-        .filter(|width| *width <= 60)
-        .max()
-        .unwrap_or(0);
-    for field in &set.fields {
-        let text = field_text(field);
-        let styled = match (&field.old, &field.new) {
-            (None, Some(_)) => added(&text),
-            (Some(_), None) => removed(&text),
-            _ => changed(&text),
-        };
-        match &field.place {
-            Some(place) => {
-                let gap = " ".repeat(width.saturating_sub(text.chars().count()));
-                writeln!(out, "    {styled}{gap}  {}", quiet(place))?;
-            }
-            None => writeln!(out, "    {styled}")?,
-        }
+    if !all && !set.from_known && set.fields.len() > FRESH_FIELDS {
+        writeln!(out, "    {}", added(format!("+ {}", sums(&set.fields))))?;
+    } else {
+        write_fields(out, &set.fields)?;
     }
     if set.fields.is_empty() && pool.target != Target::Local {
         writeln!(
@@ -124,6 +153,38 @@ fn write_changes(out: &mut dyn Write, pool: &PoolPlan, set: &ChangeSet) -> io::R
         )?;
     }
     Ok(())
+}
+
+/// One field a line, the places in one column.
+fn write_fields(out: &mut dyn Write, fields: &[FieldChange]) -> io::Result<()> {
+    let texts: Vec<(String, &FieldChange)> = fields.iter().map(|field| (field_text(field), field)).collect();
+    let width = texts.iter().map(|(text, _)| text.chars().count()).filter(|width| *width <= FIELD_WIDTH).max();
+    for (text, field) in texts {
+        let styled = match (&field.old, &field.new) {
+            (None, Some(_)) => added(&text),
+            (Some(_), None) => removed(&text),
+            _ => changed(&text),
+        };
+        let Some(place) = &field.place else {
+            writeln!(out, "    {styled}")?;
+            continue;
+        };
+        match width.and_then(|width| width.checked_sub(text.chars().count())) {
+            Some(gap) => writeln!(out, "    {styled}{}  {}", " ".repeat(gap), quiet(place))?,
+            None => writeln!(out, "    {styled}\n    {}  {}", " ".repeat(width.unwrap_or(4)), quiet(place))?,
+        }
+    }
+    Ok(())
+}
+
+/// How many fields each file sets, where there are too many to list.
+fn sums(fields: &[FieldChange]) -> String {
+    let mut files: BTreeMap<&str, usize> = BTreeMap::new();
+    for place in fields.iter().filter_map(|field| field.place.as_ref()) {
+        *files.entry(&place.file).or_default() += 1;
+    }
+    let files: Vec<String> = files.into_iter().map(|(file, number)| format!("{number} set by {file}")).collect();
+    format!("{}: {}; -v lists them", count(fields.len(), "field"), files.join(", "))
 }
 
 /// Which nodes a set of changes is about, where that is not plain.
@@ -154,7 +215,7 @@ fn write_wave(out: &mut dyn Write, wave: &Wave) -> io::Result<()> {
         let label = match wave.kind {
             WaveKind::Unavailable => "first, unavailable already:".to_owned(),
             WaveKind::Canary { soak_seconds: 0 } => "canary:".to_owned(),
-            WaveKind::Canary { soak_seconds } => format!("canary, then {} soak:", duration(soak_seconds as f64)),
+            WaveKind::Canary { soak_seconds } => format!("canary, then {} soak:", whole_duration(soak_seconds)),
             WaveKind::Rest => "then, as the budget allows:".to_owned(),
         };
         let listed = if assign.is_empty() && awaited.is_empty() {
@@ -164,15 +225,19 @@ fn write_wave(out: &mut dyn Write, wave: &Wave) -> io::Result<()> {
         };
         writeln!(out, "  {label} {listed}")?;
     }
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for step in awaited {
         if let Action::Await { waiting, error } = &step.action {
             let state = match (waiting, error) {
-                (_, Some(error)) => format!("{} {error}", warning("failed:")),
+                (_, Some(error)) => warning(error),
                 (Some(waiting), None) => waiting.to_string(),
                 (None, None) => "on the way".to_owned(),
             };
-            writeln!(out, "  assigned before: {} {state}", step.node)?;
+            groups.entry(state).or_default().push(step.node.as_str());
         }
+    }
+    for (state, nodes) in groups {
+        writeln!(out, "  assigned before: {}: {state}", names(nodes, NAMES))?;
     }
     Ok(())
 }
@@ -193,7 +258,7 @@ fn write_left_alone(out: &mut dyn Write, pool: &PoolPlan) -> io::Result<()> {
         writeln!(
             out,
             "  {}",
-            if blocked { format!("{} {line}", warning("blocked")) } else { format!("left alone {line}") }
+            if blocked { format!("{} {line}", warning("blocked:")) } else { format!("left alone: {line}") }
         )?;
     }
     Ok(())
@@ -215,6 +280,10 @@ pub fn reason(why: &Why) -> String {
         Why::Unsupported { version } => format!(
             "kubelet {version} does not know configSource: dynamic kubelet configuration is in kubelets 1.11 to 1.23"
         ),
+        Why::NoDynamicConfig => {
+            "its kubelet reports no status.config: it runs without --dynamic-config-dir, or has only just started"
+                .to_owned()
+        }
         Why::Deleting => "the node is being deleted".to_owned(),
     }
 }
@@ -226,7 +295,7 @@ fn write_unpooled(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         writeln!(
             out,
             "{} {listed}: in no pool any more, and still on its configuration; left as it is",
-            warning("note")
+            warning("note:")
         )?;
     }
     if !others.is_empty() {

@@ -1,18 +1,16 @@
-//! A rollout while it runs: progress bars on a terminal, a line per change elsewhere, JSON lines for programs.
+//! A rollout while it runs: a line per change for people, JSON lines for programs. What is drawn on a terminal is in
+//! [`bars`](super::bars).
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::plan_text::source;
 use super::style::{bad, good, heading, quiet, warning};
-use super::{FORMAT_VERSION, duration};
+use super::{FORMAT_VERSION, duration, whole_duration};
 use crate::judge::Target;
-use crate::names::{NodeName, PoolName};
-use crate::plan::Plan;
+use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use crate::rollout::progress::Progress;
 
 /// Shows progress to somebody.
@@ -23,11 +21,22 @@ pub trait Listener {
     /// When it cannot be shown.
     fn tell(&mut self, now: Timestamp, progress: &Progress) -> io::Result<()>;
 
+    /// Time went by. Called about once a second where [`wants_ticks`](Self::wants_ticks) says so.
+    fn tick(&mut self, now: Timestamp) {
+        let _ = now;
+    }
+
+    /// Whether something that is shown changes with time alone.
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     /// Nothing more will happen.
     ///
     /// # Errors
     /// When the display cannot be closed.
-    fn finish(&mut self) -> io::Result<()> {
+    fn finish(&mut self, now: Timestamp) -> io::Result<()> {
+        let _ = now;
         Ok(())
     }
 }
@@ -51,10 +60,15 @@ impl<W: Write> Listener for Lines<W> {
         if matches!(progress, Progress::Waiting { .. }) && !self.with_waiting {
             return Ok(());
         }
-        let since = format!("{:>6}", duration(now.duration_since(self.start).as_secs_f64()));
-        writeln!(self.out, "{} {}", quiet(since), line(now, progress))?;
+        writeln!(self.out, "{}", timed(self.start, now, progress))?;
         self.out.flush()
     }
+}
+
+/// One change in one line, after the time since the beginning.
+pub(super) fn timed(start: Timestamp, now: Timestamp, progress: &Progress) -> String {
+    let since = format!("{:>6}", duration(now.duration_since(start).as_secs_f64()));
+    format!("{} {}", quiet(since), line(now, progress))
 }
 
 /// One change in one line.
@@ -82,14 +96,17 @@ fn line(now: Timestamp, progress: &Progress) -> String {
         ),
         Progress::Gone { pool, node } => format!("{} left the cluster", at(pool, node)),
         Progress::Soaking { pool, until } => {
-            format!(
-                "{pool} canaries converged, soaking for {}",
-                duration(until.duration_since(now).as_secs_f64().max(0.0))
-            )
+            format!("{pool} canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))
         }
         Progress::Soaked { pool } => format!("{pool} canaries held, the others follow"),
         Progress::Stopped { pool, reason } => format!("{pool} {}: {reason}", bad("stopped")),
     }
+}
+
+/// The whole seconds from `now` to `until`, begun ones counted.
+pub(super) fn seconds_until(now: Timestamp, until: Timestamp) -> u64 {
+    // Saturating: a time that has passed is no time.
+    until.duration_since(now).as_secs_f64().ceil().max(0.0) as u64
 }
 
 /// The ConfigMap's name alone: its namespace is the same for all.
@@ -127,102 +144,35 @@ impl<W: Write> Listener for JsonLines<W> {
     }
 }
 
-/// A bar per pool, with what matters scrolling by above.
-pub struct Bars {
-    bars: MultiProgress,
-    pools: BTreeMap<PoolName, PoolBar>,
+/// What a run is about to work on: which files, which cluster, which part of it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scene {
+    /// The fleet.
+    pub fleet: FleetName,
+    /// The commit that was read; unset for a working tree.
+    pub commit: Option<CommitId>,
+    /// Where the ConfigMaps are.
+    pub namespace: NamespaceName,
+    /// The API server.
+    pub server: String,
 }
 
-struct PoolBar {
-    bar: ProgressBar,
-    in_flight: usize,
-    failed: usize,
-    soaking: bool,
-}
-
-impl Bars {
-    /// Draws to the terminal on stderr.
-    #[must_use]
-    pub fn new(plan: &Plan) -> Self {
-        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        let width = plan.pools.iter().map(|pool| pool.name.as_str().len()).max().unwrap_or(0);
-        let pools = plan
-            .pools
-            .iter()
-            .filter(|pool| pool.steps().next().is_some())
-            .map(|pool| {
-                let steps = u64::try_from(pool.steps().count()).unwrap_or(u64::MAX);
-                let bar = bars.add(ProgressBar::new(steps));
-                // The template is a constant of this file; were it ever malformed, indicatif's own is the fallback.
-                let template = "{prefix:.bold} [{bar:32.green}] {pos:>5}/{len} {msg}";
-                bar.set_style(
-                    ProgressStyle::with_template(template)
-                        .unwrap_or_else(|_| ProgressStyle::default_bar())
-                        .progress_chars("=> "),
-                );
-                bar.set_prefix(format!("{:width$}", pool.name.as_str()));
-                bar.tick();
-                (pool.name.clone(), PoolBar { bar, in_flight: 0, failed: 0, soaking: false })
-            })
-            .collect();
-        Self { bars, pools }
-    }
-}
-
-impl PoolBar {
-    fn apply(&mut self, progress: &Progress) {
-        match progress {
-            Progress::Assigned { .. } => self.in_flight += 1,
-            Progress::Converged { .. } | Progress::Changed { .. } | Progress::Gone { .. } => {
-                self.in_flight = self.in_flight.saturating_sub(1);
-                self.bar.inc(1);
-            }
-            Progress::Failed { .. } => {
-                self.in_flight = self.in_flight.saturating_sub(1);
-                self.failed += 1;
-            }
-            Progress::Refused { .. } => self.failed += 1,
-            Progress::Soaking { .. } => self.soaking = true,
-            Progress::Soaked { .. } | Progress::Stopped { .. } => self.soaking = false,
-            Progress::ConfigMapCreated { .. } | Progress::Waiting { .. } | Progress::RolledBack { .. } => {}
-        }
-        let mut parts = Vec::new();
-        if self.in_flight > 0 {
-            parts.push(format!("{} in flight", self.in_flight));
-        }
-        if self.soaking {
-            parts.push("soaking".to_owned());
-        }
-        if self.failed > 0 {
-            parts.push(bad(format!("{} failed", self.failed)));
-        }
-        self.bar.set_message(parts.join(", "));
-    }
-}
-
-impl Listener for Bars {
-    fn tell(&mut self, now: Timestamp, progress: &Progress) -> io::Result<()> {
-        if let Some(pool) = progress.pool().and_then(|pool| self.pools.get_mut(pool)) {
-            pool.apply(progress);
-        }
-        let notable =
-            !matches!(progress, Progress::Waiting { .. } | Progress::Assigned { .. } | Progress::Converged { .. });
-        if notable {
-            self.bars.println(line(now, progress))?;
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        for pool in self.pools.values() {
-            pool.bar.abandon();
-        }
-        Ok(())
-    }
-}
-
-/// A line that opens the text of a run.
+/// The scene in one line, for people.
 #[must_use]
-pub fn opening(fleet: &str, revision: &str, server: &str) -> String {
-    format!("{} {fleet} {} {}", heading("fleet"), quiet(format!("at {revision}")), quiet(format!("on {server}")))
+pub fn opening(scene: &Scene) -> String {
+    let revision = revision(scene.commit.as_ref());
+    let rest = format!("{revision}, namespace {}, on {}", scene.namespace, scene.server);
+    format!("{} {} {}", heading("fleet"), heading(&scene.fleet), quiet(rest))
+}
+
+/// Which cluster is looked at, in one line, for people.
+#[must_use]
+pub fn place(namespace: &NamespaceName, server: &str) -> String {
+    quiet(format!("on {server}, namespace {namespace}"))
+}
+
+/// A revision as a sentence goes on with it: `at commit 0123456789`, `from the working tree`.
+fn revision(commit: Option<&CommitId>) -> String {
+    commit.map_or_else(|| "from the working tree".to_owned(), |commit| format!("at commit {}", commit.short()))
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::markdown::{code, prose};
 use super::plan_text::source;
 use super::style::{bad, good};
 use super::summary::{plain_table, trim_lines};
@@ -58,16 +59,49 @@ pub fn text(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
             state(&row.verdict),
         ]);
     }
-    if !rows.is_empty() {
-        writeln!(out, "{}\n", trim_lines(&table.to_string()))?;
+    if rows.is_empty() {
+        return writeln!(out, "The cluster has no nodes.");
     }
-    let converged = rows.iter().filter(|row| row.verdict == Verdict::Converged).count();
+    writeln!(out, "{}\n", trim_lines(&table.to_string()))?;
     let total = count(rows.len(), "node");
-    if converged == rows.len() {
-        writeln!(out, "{} {total}, all run what they point at", good("Converged:"))
-    } else {
-        writeln!(out, "{} {total}, {} on the way or failed", bad("Not converged:"), rows.len() - converged)
+    let number = |is: fn(&Verdict) -> bool| rows.iter().filter(|row| is(&row.verdict)).count();
+    let failed = number(|verdict| matches!(verdict, Verdict::Failed(_)));
+    let waiting = number(|verdict| matches!(verdict, Verdict::Waiting(_)));
+    if failed + waiting == 0 {
+        return writeln!(out, "{} {total}, each runs what it points at.", good("Converged:"));
     }
+    let mut parts = vec![format!("{} converged", rows.len() - failed - waiting)];
+    for (number, what) in [(waiting, "on the way"), (failed, "failed")] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    writeln!(out, "{} {total}: {}.", bad("Not converged:"), parts.join(", "))
+}
+
+/// The table for a pull request or a ticket.
+///
+/// # Errors
+/// When the writer does.
+pub fn markdown(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
+    writeln!(out, "| node | pool | ready | kubelet | assigned | active | last known good | state |")?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
+    for row in rows {
+        let shown = |text: Option<String>| text.map_or_else(|| "–".to_owned(), |text| code(&text));
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            code(row.node.as_str()),
+            shown(row.pool.clone()),
+            row.ready,
+            shown(row.kubelet.map(|version| version.to_string())),
+            code(&name(row.assigned.as_ref())),
+            code(&name(row.active.as_ref())),
+            code(&name(row.last_known_good.as_ref())),
+            prose(&state(&row.verdict)),
+        )?;
+    }
+    Ok(())
 }
 
 /// Names alone: a namespace in every cell takes the room that the hash needs.

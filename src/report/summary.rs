@@ -8,51 +8,83 @@ use serde_json::{Value, json};
 
 use super::explain;
 use super::plan_text::{reason, source};
-use super::style::{bad, good, heading, warning};
+use super::style::{bad, good, heading, quiet, warning};
 use super::{FORMAT_VERSION, count, duration, names};
 use crate::judge::{Failure, Target};
 use crate::names::{NodeName, PoolName};
 use crate::plan::Why;
-use crate::rollout::{End, NodeOutcome, Outcome};
+use crate::rollout::{End, NodeOutcome, Outcome, StopReason};
 
-/// Writes the table of every node that did or should have changed, the explanations, and a last line.
+/// How many nodes the table shows.
+const ROWS: usize = 50;
+
+/// Writes the table of nodes that did or should have changed, the explanations, the way on, and a last line. `seconds` is
+/// how long it took.
 ///
 /// # Errors
 /// When the writer does.
-pub fn write(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64) -> io::Result<()> {
     write_table(out, outcome)?;
     write_explanations(out, outcome)?;
-    for (pool, ended) in &outcome.pools {
-        if let Some(reason) = &ended.stopped {
-            writeln!(out, "{} pool {pool}: {reason}", bad("stopped"))?;
-        }
-    }
-    writeln!(out, "{}", totals(outcome))
+    write_stops(out, outcome)?;
+    writeln!(out, "{}", totals(outcome, seconds))
+}
+
+/// A node that did or should have changed.
+struct Row<'a> {
+    pool: &'a PoolName,
+    node: &'a NodeOutcome,
 }
 
 fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let mut rows: Vec<Row<'_>> = outcome
+        .pools
+        .iter()
+        .flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| Row { pool, node }))
+        .filter(|row| !matches!(&row.node.end, End::LeftAlone { why } if !why.is_blocked()))
+        .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    if rows.len() > ROWS {
+        // What somebody has to look at must not be what is cut. The sort keeps pools and nodes in order otherwise.
+        rows.sort_by_key(|row| weight(&row.node.end));
+    }
+    let rest = rows.split_off(rows.len().min(ROWS));
     let mut table = plain_table(["NODE", "POOL", "FROM", "TO", "STATE", "SECONDS"]);
-    let mut rows = 0;
-    for (pool, ended) in &outcome.pools {
-        for node in &ended.nodes {
-            if matches!(&node.end, End::LeftAlone { why } if !why.is_blocked()) {
-                continue;
-            }
-            rows += 1;
-            table.add_row([
-                node.node.to_string(),
-                pool.to_string(),
-                config_map_name(source(node.from.as_ref())),
-                config_map_name(target(&node.to)),
-                state(&node.end),
-                node.seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1}")),
-            ]);
+    for row in rows {
+        table.add_row([
+            row.node.node.to_string(),
+            row.pool.to_string(),
+            config_map_name(source(row.node.from.as_ref())),
+            config_map_name(target(&row.node.to)),
+            state(&row.node.end),
+            row.node.seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1}")),
+        ]);
+    }
+    writeln!(out, "{}", trim_lines(&table.to_string()))?;
+    if !rest.is_empty() {
+        let mut states: BTreeMap<(u8, String), usize> = BTreeMap::new();
+        for row in &rest {
+            *states.entry((weight(&row.node.end), state(&row.node.end))).or_default() += 1;
         }
+        let states: Vec<String> = states.iter().map(|((_, state), number)| format!("{number} {state}")).collect();
+        writeln!(out, "{}", quiet(format!("… and {} more: {}; -o json lists all", rest.len(), states.join(", "))))?;
     }
-    if rows > 0 {
-        writeln!(out, "{}\n", trim_lines(&table.to_string()))?;
+    writeln!(out)
+}
+
+/// What is shown first where not everything is: what went wrong, then what is left to do, then the rest.
+fn weight(end: &End) -> u8 {
+    match end {
+        End::Failed { .. } | End::Refused { .. } => 0,
+        End::Changed { .. } => 1,
+        End::LeftAlone { .. } => 2,
+        End::InFlight => 3,
+        End::NotStarted => 4,
+        End::Gone => 5,
+        End::Converged => 6,
     }
-    Ok(())
 }
 
 /// A table as kubectl shows it: no lines, columns apart by spaces.
@@ -86,7 +118,7 @@ pub fn state(end: &End) -> String {
     match end {
         End::Converged => "converged".to_owned(),
         End::LeftAlone { why: Why::Conflict { .. } } => "conflict".to_owned(),
-        End::LeftAlone { why: Why::Unsupported { .. } } => "unsupported".to_owned(),
+        End::LeftAlone { why: Why::Unsupported { .. } | Why::NoDynamicConfig } => "unsupported".to_owned(),
         End::LeftAlone { .. } => "unchanged".to_owned(),
         End::Failed { rolled_back: true, .. } => "failed, rolled back".to_owned(),
         End::Failed { failure: Failure::TimedOut { .. }, .. } => "timed out".to_owned(),
@@ -101,23 +133,24 @@ pub fn state(end: &End) -> String {
 
 /// Says once for each kind of failure what it means, with the nodes that have it.
 fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
-    let mut groups: BTreeMap<String, Vec<(&PoolName, &NodeOutcome)>> = BTreeMap::new();
-    for (pool, ended) in &outcome.pools {
-        for node in &ended.nodes {
-            let text = match &node.end {
-                End::Failed { failure, .. } => failure.to_string(),
-                End::Refused { error } => format!("the API server refused the assignment: {error}"),
-                End::LeftAlone { why } if why.is_blocked() => reason(why),
-                _ => continue,
-            };
-            groups.entry(text).or_default().push((pool, node));
-        }
+    let mut groups: BTreeMap<(u8, &str, String), Vec<&NodeOutcome>> = BTreeMap::new();
+    for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
+        let (label, text) = match &node.end {
+            End::Failed { failure: Failure::TimedOut { waiting }, .. } => ("timed out", waiting.to_string()),
+            End::Failed { failure: Failure::Refused { error }, .. } => ("failed", error.clone()),
+            End::Refused { error } => ("refused", error.clone()),
+            End::LeftAlone { why } if why.is_blocked() => ("blocked", reason(why)),
+            End::Changed { to } => {
+                ("changed", format!("somebody else points it at {} now; it was left so", source(to.as_ref())))
+            }
+            _ => continue,
+        };
+        groups.entry((weight(&node.end), label, text)).or_default().push(node);
     }
-    for (text, nodes) in groups {
-        let Some((_, first)) = nodes.first() else { continue };
-        let listed = names(nodes.iter().map(|(_, node)| node.node.as_str()), 8);
-        let blocked = matches!(first.end, End::LeftAlone { .. });
-        let label = if blocked { warning("blocked") } else { bad("failed") };
+    for ((weight, label, text), nodes) in groups {
+        let Some(first) = nodes.first() else { continue };
+        let listed = names(nodes.iter().map(|node| node.node.as_str()), 8);
+        let label = if weight == 0 { bad(format!("{label}:")) } else { warning(format!("{label}:")) };
         writeln!(out, "{label} {listed}: {text}")?;
         if let End::Failed { failure, .. } = &first.end {
             let explanation = explain::failure(&first.node, failure);
@@ -132,9 +165,33 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
     Ok(())
 }
 
-/// The last line: the outcome in numbers.
+/// Says why pools stopped, and once for each kind of reason how to go on.
+fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let mut stops: Vec<(Vec<&PoolName>, &StopReason)> = Vec::new();
+    for (pool, ended) in &outcome.pools {
+        let Some(reason) = &ended.stopped else { continue };
+        match stops.iter_mut().find(|(_, other)| *other == reason) {
+            Some((pools, _)) => pools.push(pool),
+            None => stops.push((vec![pool], reason)),
+        }
+    }
+    for (pools, reason) in &stops {
+        let label = if pools.len() == 1 { "pool" } else { "pools" };
+        writeln!(out, "{} {label} {}: {reason}", bad("stopped:"), names(pools.iter().map(|pool| pool.as_str()), 8))?;
+    }
+    let mut told: Vec<&str> = Vec::new();
+    for way in stops.iter().filter_map(|(_, reason)| explain::way_on(reason)) {
+        if !told.contains(&way) {
+            writeln!(out, "{} {way}", warning("next:"))?;
+            told.push(way);
+        }
+    }
+    if stops.is_empty() { Ok(()) } else { writeln!(out) }
+}
+
+/// The last line: the outcome in numbers, and how long it took.
 #[must_use]
-pub fn totals(outcome: &Outcome) -> String {
+pub fn totals(outcome: &Outcome, seconds: f64) -> String {
     let mut parts = Vec::new();
     let mut add = |number: usize, what: &str| {
         if number > 0 {
@@ -142,7 +199,7 @@ pub fn totals(outcome: &Outcome) -> String {
         }
     };
     add(outcome.count(|end| *end == End::Converged), "converged");
-    add(outcome.count(|end| matches!(end, End::LeftAlone { why } if why.is_settled())), "as wanted before");
+    add(outcome.count(|end| matches!(end, End::LeftAlone { why } if why.is_settled())), "as wanted already");
     add(outcome.count(|end| matches!(end, End::Failed { .. } | End::Refused { .. })), "failed");
     add(outcome.count(|end| matches!(end, End::LeftAlone { why } if why.is_blocked())), "blocked");
     add(outcome.count(|end| matches!(end, End::Changed { .. })), "changed by others");
@@ -153,21 +210,30 @@ pub fn totals(outcome: &Outcome) -> String {
         "skipped",
     );
     add(outcome.count(|end| matches!(end, End::Gone)), "gone");
-    let nodes = count(outcome.count(|_| true), "node");
-    let verdict = if outcome.is_complete() { good("Done:") } else { bad("Not done:") };
-    if parts.is_empty() {
-        return format!("{verdict} no nodes");
-    }
-    format!("{verdict} {} {}", heading(nodes), parts.join(", "))
+    let took = duration(seconds);
+    let verdict = if outcome.is_complete() {
+        format!("{} in {took}.", good("Done"))
+    } else {
+        format!("{} after {took}.", bad("Not done"))
+    };
+    let nodes = heading(count(outcome.count(|_| true), "node"));
+    if parts.is_empty() { format!("{verdict} {nodes}.") } else { format!("{verdict} {nodes}: {}.", parts.join(", ")) }
 }
 
-/// The outcome for programs: `{formatVersion, kind, complete, pools}`, with an explanation beside each failure.
+/// The outcome for programs: `{formatVersion, kind, complete, pools}`, with an explanation beside each failure and the way
+/// on beside each stop.
 ///
 /// # Errors
 /// When it cannot be serialised, which would be a bug.
 pub fn document(outcome: &Outcome) -> Result<Value, serde_json::Error> {
     let mut pools = serde_json::to_value(&outcome.pools)?;
     for (name, ended) in &outcome.pools {
+        if let (Some(way), Some(pool)) = (
+            ended.stopped.as_ref().and_then(explain::way_on),
+            pools.get_mut(name.as_str()).and_then(Value::as_object_mut),
+        ) {
+            pool.insert("next".to_owned(), way.into());
+        }
         let Some(nodes) = pools.pointer_mut(&format!("/{name}/nodes")).and_then(Value::as_array_mut) else { continue };
         for (node, value) in ended.nodes.iter().zip(nodes) {
             if let (End::Failed { failure, .. }, Some(fields)) = (&node.end, value.as_object_mut()) {
@@ -180,10 +246,4 @@ pub fn document(outcome: &Outcome) -> Result<Value, serde_json::Error> {
 
 fn explained(node: &NodeName, failure: &Failure) -> Result<Value, serde_json::Error> {
     serde_json::to_value(explain::failure(node, failure))
-}
-
-/// How long a run took, as its last words.
-#[must_use]
-pub fn took(seconds: f64) -> String {
-    format!("in {}", duration(seconds))
 }

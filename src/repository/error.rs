@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     /// The path cannot be reached.
-    #[error("cannot read {}: {source}; check the path and its permissions", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Unreadable {
         /// The path as given, or the file below it.
         path: PathBuf,
@@ -14,13 +14,13 @@ pub enum RepositoryError {
         source: std::io::Error,
     },
     /// The path is a file.
-    #[error("{} is not a folder; name the folder that holds nodecfg.yaml or pools/", path.display())]
+    #[error("{} is not a folder", path.display())]
     NotAFolder {
         /// The path as given.
         path: PathBuf,
     },
     /// A revision was asked for outside of git.
-    #[error("cannot read revision {revision:?} of {}: it is in no git repository; leave out --rev to read the folder as it is", path.display())]
+    #[error("cannot read revision {revision:?} of {}: it is in no git repository", path.display())]
     NotARepository {
         /// The path as given.
         path: PathBuf,
@@ -28,19 +28,19 @@ pub enum RepositoryError {
         revision: String,
     },
     /// Both a revision and the working tree were asked for.
-    #[error("cannot read both revision {revision:?} and the working tree; leave out --rev or --worktree")]
+    #[error("cannot read both revision {revision:?} and the working tree")]
     RevisionOfWorktree {
         /// The revision as given.
         revision: String,
     },
     /// The repository has no commit on HEAD.
-    #[error("the git repository {} has no commits on its current branch; commit something, name a branch with --rev, or pass --worktree", path.display())]
+    #[error("the git repository {} has no commits on its current branch", path.display())]
     NoCommits {
         /// The repository.
         path: PathBuf,
     },
     /// No commit has that name.
-    #[error("the git repository {} has no revision {revision:?}; {hint}", path.display())]
+    #[error("the git repository {} has no revision {revision:?}", path.display())]
     UnknownRevision {
         /// The repository.
         path: PathBuf,
@@ -50,9 +50,7 @@ pub enum RepositoryError {
         hint: String,
     },
     /// The commit has no such folder.
-    #[error(
-        "revision {revision} has no folder {folder:?}; commit it, choose another with --rev, or pass --worktree to read uncommitted files"
-    )]
+    #[error("revision {revision} has no folder {folder:?}")]
     NoSuchFolder {
         /// The revision.
         revision: String,
@@ -60,7 +58,7 @@ pub enum RepositoryError {
         folder: String,
     },
     /// There are more files than nodecfg reads.
-    #[error("{} holds too much: more than {files} YAML and JSON files, or more than {bytes} bytes of them; name the folder that holds the configuration", path.display())]
+    #[error("{} holds too much: more than {files} YAML and JSON files, or more than {bytes} bytes of them", path.display())]
     TooLarge {
         /// The root.
         path: PathBuf,
@@ -70,13 +68,13 @@ pub enum RepositoryError {
         bytes: u64,
     },
     /// The repository belongs to somebody else, and git therefore does not trust it.
-    #[error("git does not trust the repository at {}, which belongs to another user; run: git config --global --add safe.directory {}", path.display(), path.display())]
+    #[error("git does not trust the repository at {}, which belongs to another user", path.display())]
     NotTrusted {
         /// The repository.
         path: PathBuf,
     },
     /// Git could not read the repository.
-    #[error("cannot {operation} in the git repository {}: {}; check the repository with git fsck", path.display(), source.message())]
+    #[error("cannot {operation} in the git repository {}: {}", path.display(), source.message())]
     Git {
         /// What was tried.
         operation: &'static str,
@@ -85,4 +83,25 @@ pub enum RepositoryError {
         /// What git says.
         source: git2::Error,
     },
+}
+
+impl RepositoryError {
+    /// The way out.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::Unreadable { .. } => "check the path and its permissions".to_owned(),
+            Self::NotAFolder { .. } => "name the folder that holds nodecfg.yaml or pools/".to_owned(),
+            Self::NotARepository { .. } => "leave out --rev to read the folder as it is".to_owned(),
+            Self::RevisionOfWorktree { .. } => "leave out --rev or --worktree".to_owned(),
+            Self::NoCommits { .. } => "commit something, name a branch with --rev, or pass --worktree".to_owned(),
+            Self::UnknownRevision { hint, .. } => hint.clone(),
+            Self::NoSuchFolder { .. } => {
+                "commit it, choose another with --rev, or pass --worktree to read uncommitted files".to_owned()
+            }
+            Self::TooLarge { .. } => "name the folder that holds the configuration".to_owned(),
+            Self::NotTrusted { path } => format!("run: git config --global --add safe.directory {}", path.display()),
+            Self::Git { .. } => "check the repository with git fsck".to_owned(),
+        }
+    }
 }

@@ -47,7 +47,8 @@ fn read(path: &Path, revision: Option<&str>, worktree: bool) -> Result<Snapshot,
 }
 
 fn error(path: &Path, revision: Option<&str>) -> String {
-    read(path, revision, false).expect_err("an error").to_string().replace(&path.display().to_string(), "REPO")
+    let error = read(path, revision, false).expect_err("an error");
+    format!("{error}; {}", error.help()).replace(&path.display().to_string(), "REPO")
 }
 
 fn names(snapshot: &Snapshot) -> Vec<&str> {

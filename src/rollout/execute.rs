@@ -70,7 +70,7 @@ enum Answer {
     Changed(NodeName),
     Refused(NodeName, ClusterError),
     RolledBack(NodeName, Result<(), ClusterError>),
-    Reread(NodeName, Result<Option<Node>, ClusterError>),
+    Reread(NodeName, Box<Result<Option<Node>, ClusterError>>),
 }
 
 /// A request that waits for its turn.
@@ -193,7 +193,7 @@ async fn run(
         .flat_map(|pool| pool.steps())
         .filter_map(|step| rollout.observed.nodes.get(&step.node))
     {
-        runner.step(Input::Observed(node.clone()));
+        runner.step(Input::Observed(Box::new(node.clone())));
     }
     runner.drive(reader, writer, lock_lost, stop).await;
     Execution { outcome: runner.machine.outcome(), error: runner.error }
@@ -215,12 +215,21 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn step(&mut self, input: Input) {
         let now = clock::now();
+        let mut stopped = Vec::new();
         for command in self.machine.step(input, now) {
             match command {
                 Command::Assign(node, patch) => self.queue.push_back(Request::Assign(node, patch)),
                 Command::RollBack(node, patch) => self.queue.push_back(Request::RollBack(node, patch)),
-                Command::Tell(progress) => (self.listener)(now, &progress),
+                Command::Tell(progress) => {
+                    (self.listener)(now, &progress);
+                    if let Progress::Stopped { pool, .. } = *progress {
+                        stopped.push(pool);
+                    }
+                }
             }
+        }
+        for pool in stopped {
+            self.withdraw(&pool);
         }
     }
 
@@ -269,13 +278,22 @@ impl Runner<'_> {
                 Ok(()) = stop.changed() => {
                     let wanted = *stop.borrow_and_update();
                     if wanted >= Stop::Gently {
-                        self.queue.retain(|request| !matches!(request, Request::Assign(..)));
                         self.step(Input::Stop(StopReason::Interrupted));
                     }
                     if wanted == Stop::Now {
                         return;
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes back the assignments of a pool that wait for their turn: a pool that stops, stops here too.
+    fn withdraw(&mut self, pool: &PoolName) {
+        for request in std::mem::take(&mut self.queue) {
+            match request {
+                Request::Assign(node, _) if self.pool_of.get(&node) == Some(pool) => self.step(Input::Withdrawn(node)),
+                other => self.queue.push_back(other),
             }
         }
     }
@@ -298,21 +316,23 @@ impl Runner<'_> {
             Answer::RolledBack(node, result) => {
                 self.step(Input::RolledBack(node, result.map_err(|error| error.to_string())));
             }
-            Answer::Reread(node, Ok(current)) => {
-                let decision = current.and_then(|current| {
-                    let Rollout { desired, observed, options, .. } = self.rollout;
-                    let decision = redecide(desired, observed, options, self.pool_of.get(&node)?, &current)?;
-                    Some((current, decision))
-                });
-                self.step(Input::Changed(node, decision));
-            }
-            Answer::Reread(node, Err(error)) => self.step(Input::Refused(node, error.to_string())),
+            Answer::Reread(node, current) => match *current {
+                Ok(current) => {
+                    let decision = current.and_then(|current| {
+                        let Rollout { desired, observed, options, .. } = self.rollout;
+                        let decision = redecide(desired, observed, options, self.pool_of.get(&node)?, &current)?;
+                        Some(Box::new((current, decision)))
+                    });
+                    self.step(Input::Changed(node, decision));
+                }
+                Err(error) => self.step(Input::Refused(node, error.to_string())),
+            },
         }
     }
 
     fn seen(&mut self, event: NodeEvent) {
         match event {
-            NodeEvent::Upsert(node) => self.step(Input::Observed(*node)),
+            NodeEvent::Upsert(node) => self.step(Input::Observed(node)),
             NodeEvent::Deleted(node) => self.step(Input::Gone(node)),
             NodeEvent::Relisted(nodes) => {
                 let present: BTreeSet<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
@@ -322,7 +342,7 @@ impl Runner<'_> {
                     self.step(Input::Gone(node));
                 }
                 for node in nodes {
-                    self.step(Input::Observed(node));
+                    self.step(Input::Observed(Box::new(node)));
                 }
             }
         }
@@ -344,7 +364,7 @@ async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterW
         }
         (Request::Reread(node), _) => {
             let result = reader.node(&node).await;
-            Answer::Reread(node, result)
+            Answer::Reread(node, Box::new(result))
         }
         // Without a writer the machine only watches: it has been told so and asks for no patches.
         (Request::Assign(node, _) | Request::RollBack(node, _), None) => Answer::Changed(node),

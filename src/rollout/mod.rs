@@ -18,6 +18,7 @@ pub mod execute;
 pub mod machine;
 mod pool;
 pub mod progress;
+mod signals;
 
 #[cfg(test)]
 mod properties;
@@ -169,7 +170,7 @@ impl std::fmt::Display for StopReason {
                 let examples: Vec<&str> = examples.iter().map(NodeName::as_str).collect();
                 write!(
                     f,
-                    "{unavailable} nodes are unavailable and the budget is {budget} (maxUnavailable): {}",
+                    "{unavailable} unavailable, at most {budget} allowed (maxUnavailable): {}",
                     examples.join(", ")
                 )
             }

@@ -6,6 +6,7 @@ use super::Api;
 use super::auth::User;
 use super::decode::decode;
 use super::fields::managed::{self, Writer};
+use super::object::{set_field, set_metadata};
 use super::request::ResourcePath;
 use super::resource::Resource;
 use super::status::{ApiError, ApiResult};
@@ -19,8 +20,6 @@ pub(crate) fn review(api: &Api, user: &User, resource: &Resource, manager: &str,
     if text(body, "/kind") != resource.kind {
         return Err(ApiError::bad_request(format!("the body is no {}", resource.kind)));
     }
-    let mut blank = json!({"metadata": {}});
-    decode(&resource.shape, &mut blank, &resource.kind);
     let mut review = body.clone();
     decode(&resource.shape, &mut review, &resource.kind);
     let asked = |key: &str| text(&review, &format!("/spec/resourceAttributes/{key}")).to_owned();
@@ -39,10 +38,10 @@ pub(crate) fn review(api: &Api, user: &User, resource: &Resource, manager: &str,
     let version = resource.api_version();
     let writer =
         Writer { manager, version: &version, subresource: "", now: api.now(), character: api.character(), reset: &[] };
-    managed::update(&resource.shape, &blank, &mut review, &writer);
-    review["status"] = json!({"allowed": allowed});
+    managed::update(&resource.shape, resource.blank(), &mut review, &writer);
+    set_field(&mut review, "status", json!({"allowed": allowed}));
     if api.character().writes_null_times() {
-        review["metadata"]["creationTimestamp"] = Value::Null;
+        set_metadata(&mut review, "creationTimestamp", Value::Null);
     }
     Ok(review)
 }

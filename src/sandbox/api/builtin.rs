@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::character::Character;
 use super::shape::{
-    Field, Shape, always, atomic, boolean, integer, keyed, map, opt, ptr, scalar, set, structure, text,
+    Field, Shape, always, atomic, boolean, integer, keyed, map, opt, ptr, scalar, set, structure, text, whole,
 };
 
 fn empty() -> Value {
@@ -116,6 +117,7 @@ pub(crate) fn node() -> Shape {
                     ),
                     ("configSource", ptr(node_config_source())),
                     ("externalID", opt(text())),
+                    ("podPreemptionPolicy", ptr(Shape::Free)),
                 ]),
                 empty(),
             ),
@@ -187,10 +189,10 @@ pub(crate) fn namespace() -> Shape {
     ])
 }
 
-/// core/v1 `Event`.
-pub(crate) fn event() -> Shape {
+/// core/v1 `Event`. References have been owned whole since 1.22.
+pub(crate) fn event(character: Character) -> Shape {
     let reference = || {
-        structure([
+        let fields = structure([
             ("kind", opt(text())),
             ("namespace", opt(text())),
             ("name", opt(text())),
@@ -198,7 +200,8 @@ pub(crate) fn event() -> Shape {
             ("apiVersion", opt(text())),
             ("resourceVersion", opt(text())),
             ("fieldPath", opt(text())),
-        ])
+        ]);
+        if character == Character::V1_21 { fields } else { whole(fields) }
     };
     object([
         ("involvedObject", always(reference(), empty())),

@@ -97,7 +97,8 @@ fn walk(shape: &Shape, value: &mut Value, path: &mut String, kind: &str, decodin
                 path.truncate(length);
             }
         }
-        Shape::Atomic | Shape::Free => {}
+        Shape::Whole(inner) => walk(inner, value, path, kind, decoding),
+        Shape::Free => {}
     }
 }
 

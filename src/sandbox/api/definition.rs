@@ -1,6 +1,6 @@
 //! CustomResourceDefinitions: their defaults and conditions, and the resources they add.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -74,8 +74,8 @@ pub(crate) fn check(definition: &Value, errors: &mut Vec<FieldError>) {
     let (plural, group) = (text(definition, "/spec/names/plural"), text(definition, "/spec/group"));
     let (name, wanted) = (text(definition, "/metadata/name"), format!("{plural}.{group}"));
     if name != wanted {
-        let why = format!("must be spec.names.plural+\".\"+spec.group");
-        errors.push(FieldError::invalid("metadata.name", name, &why));
+        let why = "must be spec.names.plural+\".\"+spec.group";
+        errors.push(FieldError::invalid("metadata.name", name, why));
     }
     for (field, value) in [
         ("spec.group", group),
@@ -133,6 +133,7 @@ pub(crate) fn resources(definition: &Value) -> Vec<Resource> {
                 collection: of("/metadata/name"),
                 schema: schema.cloned().map(Arc::new),
                 definition: Some(shared.clone()),
+                blank: OnceLock::new(),
             }
         })
         .collect()

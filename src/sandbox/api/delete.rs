@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::definition;
-use super::object::{Stored, time_text};
+use super::object::{Stored, set_field, set_metadata, time_text};
 use super::request::{Query, dry_run};
 use super::resource::{DEFINITIONS, Nature, Resource};
 use super::status::{ApiError, ApiResult, deleted};
@@ -138,7 +138,7 @@ fn mark(api: &Api, resource: &Resource, object: &mut Value) {
     }
     match resource.nature {
         Nature::Definition => definition::terminate(object, now),
-        Nature::Namespace => object["status"] = json!({"phase": "Terminating"}),
+        Nature::Namespace => set_field(object, "status", json!({"phase": "Terminating"})),
         _ => {}
     }
 }
@@ -159,7 +159,7 @@ fn finish(api: &Api, resource: &Resource, key: &str, name: &str) {
                 api.remove_now(name, &key);
             }
             api.unregister(name);
-            api.lock().drop_resource(name);
+            api.lock().end_watches(name);
             api.remove_now(DEFINITIONS, key);
         }
         _ => {}
@@ -200,8 +200,8 @@ impl Api {
             if !held {
                 return self.remove_now(resource, key);
             }
-            object["metadata"]["deletionTimestamp"] = time_text(self.now()).into();
-            object["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+            set_metadata(&mut object, "deletionTimestamp", time_text(self.now()));
+            set_metadata(&mut object, "deletionGracePeriodSeconds", 0);
             if self.lock().put(resource, key, Some(stored.revision), object).is_ok() {
                 return;
             }

@@ -28,7 +28,7 @@ pub struct TableRequest<'a> {
     pub include_object: &'a str,
     /// The definition, when the resource is a custom one.
     pub crd: Option<&'a Value>,
-    /// The list's metadata, or an empty object for a single object.
+    /// The list's metadata; for a single object, its resourceVersion alone.
     pub list_meta: &'a Value,
     /// The time that ages are counted to.
     pub now: Timestamp,

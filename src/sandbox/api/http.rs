@@ -17,6 +17,7 @@ use super::auth::{self, User};
 use super::delete;
 use super::list;
 use super::patch::PatchKind;
+use super::protobuf;
 use super::request::{self, Form, Query, ResourcePath, Route};
 use super::resource::{Nature, Resource};
 use super::status::{ApiError, ApiResult, FieldError};
@@ -116,7 +117,7 @@ impl Exchange<'_> {
             return self.read_from(&resource, verb, &query);
         }
         let form = request::accepted(&self.parts.headers)?;
-        let body = read(body).await?;
+        let body = self.as_json(read(body).await?)?;
         match verb {
             "create" if resource.nature == Nature::AccessReview => {
                 let manager = request::manager(&query, &self.parts.headers);
@@ -151,10 +152,7 @@ impl Exchange<'_> {
         match (resource.namespaced, placed) {
             (true, false) if !across => Err(ApiError::no_such_resource()),
             (false, true) if resource.nature != Nature::Namespace => Err(ApiError::no_such_resource()),
-            _ if resource.nature == Nature::AccessReview && verb != "create" => Err(ApiError::method_not_allowed()),
-            _ if resource.nature == Nature::Namespace && verb == "deletecollection" => {
-                Err(ApiError::method_not_allowed())
-            }
+            _ if !resource.has_verb(verb) => Err(ApiError::method_not_allowed()),
             _ => Ok(()),
         }
     }
@@ -176,13 +174,13 @@ impl Exchange<'_> {
             }
             "list" => {
                 let page = list::page(self.api, resource, self.confinement(resource), query)?;
-                let mut chunks = list::chunks(&view, &page);
-                let body = match (chunks.pop(), chunks.is_empty()) {
-                    (Some(only), true) => Body::from(only),
-                    (last, _) => {
-                        chunks.extend(last);
-                        Body::from_stream(futures::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>)))
-                    }
+                let mut chunks = list::chunks(self.api, resource, form, query.text("includeObject"), page).peekable();
+                let first = chunks.next().unwrap_or_default();
+                let body = if chunks.peek().is_none() {
+                    Body::from(first)
+                } else {
+                    let all = std::iter::once(first).chain(chunks);
+                    Body::from_stream(futures::stream::iter(all.map(Ok::<_, Infallible>)))
                 };
                 Ok(json_answer(StatusCode::OK, body))
             }
@@ -193,9 +191,20 @@ impl Exchange<'_> {
         }
     }
 
+    /// A body in protobuf as JSON; any other as it is.
+    fn as_json(&self, body: Bytes) -> ApiResult<Bytes> {
+        if body.is_empty() || request::content_type(&self.parts.headers) != protobuf::MEDIA_TYPE {
+            return Ok(body);
+        }
+        let object = protobuf::decode(&body);
+        let object = object.ok_or_else(|| ApiError::unsupported_media_type("application/json, application/yaml"))?;
+        Ok(Bytes::from(object.to_string()))
+    }
+
     fn decode(&self, body: &[u8]) -> ApiResult<Value> {
         match request::content_type(&self.parts.headers).as_str() {
-            "" | "application/json" => {
+            // Read into JSON on arrival.
+            "" | "application/json" | protobuf::MEDIA_TYPE => {
                 serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))
             }
             "application/yaml" | "text/yaml" => std::str::from_utf8(body)

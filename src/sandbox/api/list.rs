@@ -13,7 +13,7 @@ use super::request::{Form, Query};
 use super::resource::Resource;
 use super::selectors::{Fields, Labels, Selector};
 use super::status::{ApiError, ApiResult, FieldError};
-use super::store::{Past, key};
+use super::store::{Past, Store, key};
 use super::view::View;
 
 /// How much of a list is sent at once, in bytes.
@@ -92,6 +92,26 @@ impl Token {
     }
 }
 
+/// The objects of a scan that may be selected: one at most when the selector names it, however many there are.
+///
+/// # Errors
+/// When the revision cannot be looked back to.
+pub(crate) fn select(
+    store: &Store,
+    resource: &Resource,
+    namespace: &str,
+    start: &str,
+    at: Option<u64>,
+    selector: &Selector,
+) -> Result<Vec<Arc<Stored>>, Past> {
+    match selector.fields.name() {
+        Some(name) if at.is_none() && resource.namespaced != namespace.is_empty() => {
+            Ok(store.get(&resource.collection, &key(namespace, name)).into_iter().collect())
+        }
+        _ => store.scan(&resource.collection, namespace, start, at),
+    }
+}
+
 /// Reads a page.
 ///
 /// # Errors
@@ -125,7 +145,7 @@ pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Quer
     if let (None, Some(version)) = (at, version.filter(|version| *version > current)) {
         return Err(ApiError::too_new(version, current));
     }
-    let found = store.scan(&resource.collection, namespace, start, at).map_err(|past| match (past, &token) {
+    let found = select(&store, resource, namespace, start, at, &selector).map_err(|past| match (past, &token) {
         (Past::Future(current), _) => ApiError::too_new(at.unwrap_or_default(), current),
         (Past::Compacted(_), Some(token)) => {
             ApiError::expired_continue(Token::encode(-1, token.start.trim_end_matches('\0')))
@@ -157,39 +177,74 @@ pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Quer
     Ok(Page { objects, metadata: Value::Object(metadata) })
 }
 
-/// The body of a list, in chunks that are made as they are sent.
-pub(crate) fn chunks(view: &View<'_>, page: &Page) -> Vec<Bytes> {
-    if view.form == Form::Table {
+/// The body of a list, in chunks that are made as they are sent, so that a long list is never in memory as a whole.
+pub(crate) struct Chunks {
+    api: Api,
+    resource: Arc<Resource>,
+    form: Form,
+    opening: Option<Vec<u8>>,
+    objects: std::vec::IntoIter<Arc<Stored>>,
+    first: bool,
+    closed: bool,
+}
+
+/// The body of a page.
+pub(crate) fn chunks(api: &Api, resource: &Arc<Resource>, form: Form, include: &str, page: Page) -> Chunks {
+    let view = View { api, resource, form, include };
+    let mut chunks = Chunks {
+        api: api.clone(),
+        resource: resource.clone(),
+        form,
+        opening: None,
+        objects: Vec::new().into_iter(),
+        first: true,
+        closed: false,
+    };
+    if form == Form::Table {
         let objects: Vec<Value> = page.objects.iter().map(|stored| view.value(stored)).collect();
         if let Some(table) = view.table(&objects, &page.metadata, false) {
-            return vec![table.to_string().into()];
+            chunks.opening = Some(table.to_string().into_bytes());
+            chunks.closed = true;
+            return chunks;
         }
     }
-    let (kind, version) = match view.form {
+    let mut metadata = page.metadata;
+    if let (Form::Metadata, Some(map)) = (form, metadata.as_object_mut()) {
+        // Only lists of custom objects, which are kept by schema, write an empty token.
+        map.retain(|key, value| key != "continue" || value != "");
+    }
+    let (kind, version) = match form {
         Form::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
-        _ => (view.resource.list_kind.clone(), view.resource.api_version()),
+        _ => (resource.list_kind.clone(), resource.api_version()),
     };
-    let mut chunks = Vec::new();
-    let mut buffer =
-        format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{},\"items\":[", page.metadata)
-            .into_bytes();
-    for (index, stored) in page.objects.iter().enumerate() {
-        if index > 0 {
-            buffer.push(b',');
-        }
-        let (opening, item) = view.item(stored);
-        buffer.extend_from_slice(opening);
-        if item.len() > CHUNK / 4 {
-            chunks.push(Bytes::from(std::mem::take(&mut buffer)));
-            chunks.push(item);
-        } else {
-            buffer.extend_from_slice(&item);
-        }
-        if buffer.len() > CHUNK {
-            chunks.push(Bytes::from(std::mem::take(&mut buffer)));
-        }
-    }
-    buffer.extend_from_slice(b"]}");
-    chunks.push(buffer.into());
+    let opening = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+    chunks.opening = Some(opening.into_bytes());
+    chunks.objects = page.objects.into_iter();
     chunks
+}
+
+impl Iterator for Chunks {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut buffer = self.opening.take().unwrap_or_default();
+        if self.closed {
+            return (!buffer.is_empty()).then(|| buffer.into());
+        }
+        let view = View { api: &self.api, resource: &self.resource, form: self.form, include: "" };
+        for stored in self.objects.by_ref() {
+            if !std::mem::take(&mut self.first) {
+                buffer.push(b',');
+            }
+            let (opening, item) = view.item(&stored);
+            buffer.extend_from_slice(opening);
+            buffer.extend_from_slice(&item);
+            if buffer.len() > CHUNK {
+                return Some(buffer.into());
+            }
+        }
+        buffer.extend_from_slice(b"]}");
+        self.closed = true;
+        Some(buffer.into())
+    }
 }

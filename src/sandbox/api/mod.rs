@@ -15,10 +15,14 @@ pub(super) mod event_view;
 mod face_seam;
 mod fields;
 mod http;
+mod intake;
 mod list;
 mod object;
 mod patch;
 mod prepare;
+mod protobuf;
+#[cfg(test)]
+pub(crate) mod replay;
 mod request;
 mod resource;
 mod schema;
@@ -114,7 +118,7 @@ impl Api {
     /// Starts a cluster with the namespaces that every cluster has.
     #[must_use]
     pub fn new(options: ApiOptions) -> Self {
-        let registry = resource::built_ins()
+        let registry = resource::built_ins(options.character)
             .into_iter()
             .map(|r| ((r.group.clone(), r.version.clone(), r.plural.clone()), Arc::new(r)))
             .collect();
@@ -347,3 +351,6 @@ impl Api {
         registry.retain(|_, resource| resource.collection != definition);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -165,11 +165,23 @@ impl Stored {
     }
 }
 
+/// Writes a top-level field.
+pub(crate) fn set_field(object: &mut Value, key: &str, value: impl Into<Value>) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Writes a field of the metadata; an object without metadata stays as it is.
+pub(crate) fn set_metadata(object: &mut Value, key: &str, value: impl Into<Value>) {
+    if let Some(metadata) = object.get_mut("metadata") {
+        set_field(metadata, key, value);
+    }
+}
+
 /// Writes `metadata.resourceVersion`.
 pub(crate) fn set_revision(object: &mut Value, revision: u64) {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
-    }
+    set_metadata(object, "resourceVersion", revision.to_string());
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::character::Character;
 use super::definition;
-use super::object::time_text;
+use super::object::{set_field, time_text};
 use super::resource::{Nature, Resource};
 use super::schema;
 use super::status::{ApiError, ApiResult, FieldError};
@@ -73,10 +73,13 @@ pub(crate) fn create(resource: &Resource, character: Character, object: &mut Val
             not_ready(object);
         }
         Nature::Namespace => {
-            object["status"] = json!({"phase": "Active"});
-            object["spec"] = json!({"finalizers": ["kubernetes"]});
+            set_field(object, "status", json!({"phase": "Active"}));
+            set_field(object, "spec", json!({"finalizers": ["kubernetes"]}));
         }
-        Nature::Definition => object["status"] = definition::initial_status(object),
+        Nature::Definition => {
+            let status = definition::initial_status(object);
+            set_field(object, "status", status);
+        }
         _ if resource.status => {
             if let Some(map) = object.as_object_mut() {
                 map.shift_remove("status");
@@ -112,7 +115,7 @@ fn take(from: &Value, to: &mut Value, key: &str) {
 /// Whether anything but metadata and status differs.
 fn spec_differs(old: &Value, new: &Value, status: bool) -> bool {
     let counts =
-        |key: &&String| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata") && !(status && *key == "status");
+        |key: &&String| !(matches!(key.as_str(), "apiVersion" | "kind" | "metadata") || status && *key == "status");
     let empty = Map::new();
     let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
     old.keys().chain(new.keys()).filter(counts).any(|key| old.get(key) != new.get(key))

@@ -1,10 +1,12 @@
 //! The resources that are served: the built-in ones and those that CustomResourceDefinitions add.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::builtin;
+use super::character::Character;
+use super::decode::decode;
 use super::shape::Shape;
 
 /// What a resource is, beyond its name.
@@ -26,6 +28,8 @@ pub(crate) enum Nature {
     Definition,
     /// SelfSubjectAccessReview.
     AccessReview,
+    /// core/v1 Pod, of which there are none: only for clients that ask which pods a node runs.
+    Pod,
     /// A resource that a definition added.
     Custom,
 }
@@ -57,12 +61,31 @@ pub(crate) struct Resource {
     pub(crate) schema: Option<Arc<Value>>,
     /// The definition of a custom resource.
     pub(crate) definition: Option<Arc<Value>>,
+    /// See [`Resource::blank`].
+    pub(crate) blank: OnceLock<Value>,
 }
 
 impl Resource {
     /// `v1` or `group/version`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The version that its objects are stored in.
+    pub(crate) fn stored_version(&self) -> String {
+        if self.nature == Nature::NewEvent { "v1".to_owned() } else { self.api_version() }
+    }
+
+    /// An object of this resource in which nothing is set: what a new one is compared with, to see which fields its
+    /// creator set.
+    pub(crate) fn blank(&self) -> &Value {
+        self.blank.get_or_init(|| {
+            let mut blank = json!({"metadata": {}});
+            if self.is_typed() {
+                decode(&self.shape, &mut blank, &self.kind);
+            }
+            blank
+        })
     }
 
     /// Whether the server decodes it into a Go type, rather than keeping it by schema.
@@ -83,6 +106,16 @@ impl Resource {
     /// Whether PUT of an object that is not there creates it.
     pub(crate) fn creates_on_update(&self) -> bool {
         matches!(self.nature, Nature::Lease | Nature::Event | Nature::NewEvent)
+    }
+
+    /// Whether a verb can be used on it.
+    pub(crate) fn has_verb(&self, verb: &str) -> bool {
+        match self.nature {
+            Nature::AccessReview => verb == "create",
+            Nature::Pod => matches!(verb, "get" | "list" | "watch"),
+            Nature::Namespace => verb != "deletecollection",
+            _ => true,
+        }
     }
 
     /// Whether `metadata.generation` counts changes of the spec.
@@ -113,6 +146,7 @@ fn built_in(
         collection: plural.to_owned(),
         schema: None,
         definition: None,
+        blank: OnceLock::new(),
     }
 }
 
@@ -120,12 +154,13 @@ fn built_in(
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 
 /// The built-in resources.
-pub(crate) fn built_ins() -> Vec<Resource> {
+pub(crate) fn built_ins(character: Character) -> Vec<Resource> {
     vec![
         built_in(Nature::Node, "", "nodes", "Node", false, true, builtin::node()),
         built_in(Nature::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
-        built_in(Nature::Event, "", "events", "Event", true, false, builtin::event()),
-        built_in(Nature::NewEvent, "events.k8s.io", "events", "Event", true, false, builtin::event()),
+        built_in(Nature::Event, "", "events", "Event", true, false, builtin::event(character)),
+        built_in(Nature::NewEvent, "events.k8s.io", "events", "Event", true, false, builtin::event(character)),
+        built_in(Nature::Pod, "", "pods", "Pod", true, false, Shape::Free),
         built_in(Nature::Namespace, "", "namespaces", "Namespace", false, true, builtin::namespace()),
         built_in(Nature::Lease, "coordination.k8s.io", "leases", "Lease", true, false, builtin::lease()),
         built_in(

@@ -31,7 +31,7 @@ fn values(schema: &Value) -> Option<&Value> {
 /// The shape that a schema describes.
 pub(crate) fn shape(schema: &Value) -> Shape {
     match word(schema, "type") {
-        "object" if word(schema, "x-kubernetes-map-type") == "atomic" => Shape::Atomic,
+        "object" if word(schema, "x-kubernetes-map-type") == "atomic" => Shape::Whole(Arc::new(Shape::Free)),
         "object" if schema.get("properties").is_some() => {
             let field = |(name, below): (&String, &Value)| {
                 (name.clone(), Field { shape: shape(below), presence: Presence::OmitAbsent })
@@ -158,7 +158,8 @@ pub(crate) fn check(schema: &Value, value: &Value, path: &str, errors: &mut Vec<
         "number" => matches!(found, "number" | "integer"),
         other => other == found,
     };
-    if !fits && !(set(schema, "x-kubernetes-int-or-string") && matches!(found, "integer" | "string")) {
+    let either = set(schema, "x-kubernetes-int-or-string") && matches!(found, "integer" | "string");
+    if !(fits || either) {
         let why = format!("{path} in body must be of type {wanted}: {found:?}");
         errors.push(FieldError::type_invalid(path, &format!("{found:?}"), &why));
         return;
@@ -207,7 +208,6 @@ fn check_bounds(schema: &Value, value: &Value, path: &str, errors: &mut Vec<Fiel
         }
     };
     // Counts are far below 2^52.
-    #[allow(clippy::cast_precision_loss)]
     match value {
         Value::Number(number) => {
             let measured = number.as_f64().unwrap_or_default();

@@ -243,7 +243,8 @@ fn is_field(nature: Nature, field: &str) -> bool {
         "metadata.name" => true,
         "metadata.namespace" => true,
         "spec.unschedulable" => nature == Nature::Node,
-        "status.phase" | "name" => nature == Nature::Namespace,
+        "status.phase" | "name" if nature == Nature::Namespace => true,
+        "status.phase" | "spec.nodeName" => nature == Nature::Pod,
         _ => matches!(nature, Nature::Event | Nature::NewEvent) && of_events(),
     }
 }

@@ -61,8 +61,8 @@ pub(crate) enum Shape {
     Struct(Arc<BTreeMap<String, Field>>),
     /// A map with arbitrary keys, each of which can be owned by itself.
     Map(Arc<Shape>),
-    /// A map or struct that is one value.
-    Atomic,
+    /// A map or struct that is one value to owners, whatever its fields.
+    Whole(Arc<Shape>),
     /// A list.
     List(Arc<Shape>, ListKind),
     /// A value without a schema: maps are merged, lists are atomic.
@@ -75,6 +75,7 @@ impl Shape {
         match self {
             Self::Struct(fields) => fields.get(key).map_or(&Self::Free, |field| &field.shape),
             Self::Map(values) => values,
+            Self::Whole(inner) => inner.child(key),
             _ => &Self::Free,
         }
     }
@@ -128,6 +129,11 @@ pub(crate) fn set(items: Shape) -> Shape {
 /// A list whose items are told apart by one key.
 pub(crate) fn keyed(key: &str, items: Shape) -> Shape {
     Shape::List(Arc::new(items), ListKind::Map(vec![key.to_owned()]))
+}
+
+/// A value that is owned as one.
+pub(crate) fn whole(inner: Shape) -> Shape {
+    Shape::Whole(Arc::new(inner))
 }
 
 /// A struct.

@@ -13,7 +13,7 @@ pub struct ApiError {
     /// What a person reads.
     pub message: String,
     /// `details`, absent where the recorded servers leave them out.
-    pub details: Option<Value>,
+    pub details: Option<Box<Value>>,
     /// A token to go on with an inconsistent list, for an expired continuation.
     pub continue_token: Option<String>,
 }
@@ -42,7 +42,7 @@ impl ApiError {
     }
 
     fn about(mut self, details: Map<String, Value>) -> Self {
-        self.details = Some(Value::Object(details));
+        self.details = Some(Box::new(Value::Object(details)));
         self
     }
 
@@ -199,7 +199,7 @@ impl ApiError {
         });
         if let Some(map) = status.as_object_mut() {
             if let Some(details) = &self.details {
-                map.insert("details".to_owned(), details.clone());
+                map.insert("details".to_owned(), (**details).clone());
             }
             map.insert("code".to_owned(), self.code.into());
         }

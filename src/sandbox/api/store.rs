@@ -24,6 +24,12 @@ pub(crate) struct Event {
     pub(crate) previous: Option<Arc<Stored>>,
 }
 
+/// Bytes that an event keeps alive and the present does not.
+fn held(event: &Event) -> usize {
+    let last = if event.change == Change::Deleted { event.object.size() } else { 0 };
+    last + event.previous.as_ref().map_or(0, |previous| previous.size())
+}
+
 /// How much history a resource keeps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -49,11 +55,11 @@ impl Collection {
 
     fn record(&mut self, event: Event, limits: Limits) {
         let revision = event.revision;
-        self.log_bytes += event.object.size();
+        self.log_bytes += held(&event);
         self.log.push_back(event);
         while self.log.len() > limits.events || (self.log_bytes > limits.bytes && self.log.len() > 1) {
             if let Some(gone) = self.log.pop_front() {
-                self.log_bytes = self.log_bytes.saturating_sub(gone.object.size());
+                self.log_bytes = self.log_bytes.saturating_sub(held(&gone));
                 self.floor = gone.revision;
             }
         }
@@ -200,9 +206,11 @@ impl Store {
         self.collections.get(resource).map(|c| c.objects.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Forgets a resource and ends its watches.
-    pub(crate) fn drop_resource(&mut self, resource: &str) {
-        self.collections.remove(resource);
+    /// Ends the watches of a resource that is no longer served, once they have seen its last events.
+    pub(crate) fn end_watches(&mut self, resource: &str) {
+        if let Some(collection) = self.collections.get_mut(resource) {
+            collection.signal = watch::Sender::new(self.revision);
+        }
     }
 
     /// Objects of a namespace (all when empty) from `start` on, in order, as they were at a past revision, or now.

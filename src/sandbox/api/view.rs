@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::event_view;
 use super::face_seam::TableRequest;
-use super::object::{Change, Stored};
+use super::object::{Change, Stored, set_field};
 use super::request::Form;
 use super::resource::{Nature, Resource};
 
@@ -39,7 +39,7 @@ impl View<'_> {
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let mut value = event_view::outgoing(self.resource, stored.value());
         if self.resource.nature == Nature::Custom {
-            value["apiVersion"] = self.resource.api_version().into();
+            set_field(&mut value, "apiVersion", self.resource.api_version());
         }
         value
     }
@@ -48,7 +48,7 @@ impl View<'_> {
     pub(crate) fn object(&self, stored: &Stored) -> Bytes {
         match self.form {
             Form::Metadata => partial(stored),
-            Form::Table => match self.table(&[self.value(stored)], &json!({}), false) {
+            Form::Table => match self.row(stored, false) {
                 Some(table) => table.to_string().into(),
                 None => self.plain(stored),
             },
@@ -83,7 +83,7 @@ impl View<'_> {
             return stored.event(change);
         }
         let object = match self.form {
-            Form::Table => match self.table(&[self.value(stored)], &json!({}), !first) {
+            Form::Table => match self.row(stored, !first) {
                 Some(table) => table.to_string().into(),
                 None => self.plain(stored),
             },
@@ -93,6 +93,11 @@ impl View<'_> {
         line.extend_from_slice(&object);
         line.extend_from_slice(b"}\n");
         line.into()
+    }
+
+    fn row(&self, stored: &Stored, is_watch_event: bool) -> Option<Value> {
+        let metadata = json!({"resourceVersion": stored.revision.to_string()});
+        self.table(&[self.value(stored)], &metadata, is_watch_event)
     }
 
     /// Objects as a table, if somebody can print one.

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use super::Api;
 use super::character::Character;
-use super::list::{check_options, selector};
-use super::object::{Change, Stored};
+use super::list::{check_options, select, selector};
+use super::object::{Change, Stored, set_metadata};
 use super::request::{Form, Query};
 use super::resource::{Nature, Resource};
 use super::selectors::Selector;
@@ -72,7 +72,7 @@ impl Watch {
         let selector = selector(resource, query)?;
         let version = query.number("resourceVersion")?;
         let timeout = query.number("timeoutSeconds")?.map_or(Duration::from_secs(45 * 60), Duration::from_secs);
-        let now = Instant::now();
+        let now = crate::clock::instant();
         let mut store = api.lock();
         let signal = store.subscribe(&resource.collection);
         let mut over = None;
@@ -84,7 +84,7 @@ impl Watch {
                  disabled",
             )));
         } else if version.is_none() {
-            initial = store.scan(&resource.collection, namespace, "", None).unwrap_or_default();
+            initial = select(&store, resource, namespace, "", None, &selector).unwrap_or_default();
         }
         let current = store.revision();
         if let Some(version) = version.filter(|version| *version > current) {
@@ -150,11 +150,11 @@ impl Watch {
             tokio::select! {
                 changed = self.signal.changed() => {
                     if changed.is_err() {
-                        return None;
+                        return self.next_events().ok().filter(|chunk| !chunk.is_empty());
                     }
                 }
                 () = tokio::time::sleep_until(wake) => {
-                    let now = Instant::now();
+                    let now = crate::clock::instant();
                     if now >= self.deadline {
                         return None;
                     }
@@ -232,10 +232,7 @@ impl Watch {
             self.farewell = None;
         }
         self.next_bookmark = now + self.api.bookmark_interval();
-        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
-        if self.api.character().writes_null_times() {
-            metadata["creationTimestamp"] = Value::Null;
-        }
+        let metadata = json!({"resourceVersion": self.revision.to_string()});
         let (kind, version) = match self.form {
             Form::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
             Form::Table if self.api.face().is_some() => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),
@@ -244,6 +241,9 @@ impl Watch {
         let mut object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
         if self.form == Form::Plain && self.resource.nature != Nature::Custom {
             super::decode::decode(&self.resource.shape, &mut object, &kind);
+        }
+        if self.api.character().writes_null_times() {
+            set_metadata(&mut object, "creationTimestamp", Value::Null);
         }
         format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
     }

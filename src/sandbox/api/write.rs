@@ -4,17 +4,16 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Api;
-use super::decode::decode;
 use super::event_view;
 use super::fields::managed::{self, Writer};
-use super::object::{Change, Stored};
+use super::intake::Source;
+use super::object::{Change, Stored, set_metadata};
 use super::patch::{self, PatchKind};
 use super::prepare;
 use super::resource::{Nature, Resource};
-use super::schema;
 use super::status::{ApiError, ApiResult, FieldError};
 use super::store::key;
 use super::validate::text;
@@ -67,13 +66,6 @@ enum Claim<'a> {
     Apply { config: &'a Value, force: bool },
 }
 
-/// Which write of a body failed, for the text of strict decoding errors.
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    Body,
-    Patch(&'a [u8]),
-}
-
 impl Write<'_> {
     fn key(&self, name: &str) -> String {
         key(if self.resource.namespaced { self.namespace } else { "" }, name)
@@ -94,120 +86,8 @@ impl Write<'_> {
         }
     }
 
-    /// Checks that a body is an object of this resource, and belongs where it was sent.
-    fn check_identity(&self, object: &mut Value) -> ApiResult<()> {
-        let kind = self.resource.kind.as_str();
-        let version = self.resource.api_version();
-        let Some(map) = object.as_object_mut() else {
-            return Err(ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind})")));
-        };
-        for (name, expected) in [("apiVersion", version.as_str()), ("kind", kind)] {
-            match map.get(name).and_then(Value::as_str) {
-                None | Some("") if self.resource.is_typed() => {
-                    map.insert(name.to_owned(), expected.into());
-                }
-                Some(found) if found == expected => {}
-                found => {
-                    let found = found.unwrap_or_default();
-                    let why = match name {
-                        "kind" => format!(
-                            "{found} in version {:?} cannot be handled as a {kind}: no kind {found:?} is registered for \
-                             version {version:?}",
-                            self.resource.version
-                        ),
-                        _ => format!(
-                            "the API version in the data ({found}) does not match the expected API version ({version})"
-                        ),
-                    };
-                    return Err(ApiError::bad_request(why));
-                }
-            }
-        }
-        let metadata = map.entry("metadata").or_insert_with(|| json!({}));
-        let Some(metadata) = metadata.as_object_mut() else {
-            return Err(ApiError::bad_request("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
-        };
-        let own = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if self.resource.namespaced {
-            if !own.is_empty() && own != self.namespace {
-                let why = format!(
-                    "the namespace of the provided object does not match the namespace sent on the request ({own} != {})",
-                    self.namespace
-                );
-                return Err(ApiError::bad_request(why));
-            }
-            metadata.insert("namespace".to_owned(), self.namespace.into());
-        } else {
-            metadata.shift_remove("namespace");
-        }
-        Ok(())
-    }
-
-    /// Brings a body into its canonical form. Gives back warnings about unknown fields.
-    fn decode(&self, object: &mut Value, source: Source<'_>) -> ApiResult<Vec<String>> {
-        let kind = self.resource.kind.as_str();
-        let mut unknown = Vec::new();
-        let mismatch = if self.resource.is_typed() {
-            let decoding = decode(&self.resource.shape, object, kind);
-            unknown = decoding.unknown;
-            decoding.mismatch
-        } else {
-            if let Some(schema) = &self.resource.schema {
-                let mut rest = object.clone();
-                let mut kept = serde_json::Map::new();
-                if let Some(map) = rest.as_object_mut() {
-                    for key in ["apiVersion", "kind", "metadata"] {
-                        kept.extend(map.shift_remove(key).map(|value| (key.to_owned(), value)));
-                    }
-                }
-                schema::prune(schema, &mut rest, "", &mut unknown);
-                kept.extend(rest.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
-                *object = Value::Object(kept);
-            }
-            object.get_mut("metadata").and_then(|metadata| {
-                let decoding = decode(self.resource.shape.child("metadata"), metadata, kind);
-                unknown.extend(decoding.unknown.into_iter().map(|path| format!("metadata.{path}")));
-                decoding.mismatch
-            })
-        };
-        if let Some(why) = mismatch {
-            let version = &self.resource.version;
-            return Err(ApiError::bad_request(format!(
-                "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
-            )));
-        }
-        if unknown.is_empty() || self.unknown == Unknown::Ignore {
-            return Ok(Vec::new());
-        }
-        let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-        if self.unknown == Unknown::Warn {
-            return Ok(texts);
-        }
-        let why = format!("strict decoding error: {}", texts.join(", "));
-        Err(match source {
-            Source::Patch(bytes) => {
-                let error = FieldError::invalid("patch", &String::from_utf8_lossy(bytes), &why);
-                ApiError::invalid("", "", "", &[error])
-            }
-            Source::Body if self.resource.is_typed() => {
-                let version = &self.resource.version;
-                ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
-            }
-            Source::Body => ApiError::bad_request(why),
-        })
-    }
-
-    /// An object of this resource in which nothing is set.
-    fn blank(&self) -> Value {
-        let mut blank = json!({"metadata": {}});
-        if self.resource.is_typed() {
-            decode(&self.resource.shape, &mut blank, &self.resource.kind);
-        }
-        blank
-    }
-
     fn claim(&self, live: &Value, new: &mut Value, claim: &Claim<'_>) -> ApiResult<()> {
-        let version = self.resource.api_version();
+        let version = self.resource.stored_version();
         let writer = self.writer(&version);
         let shape = &self.resource.shape;
         match claim {
@@ -229,7 +109,7 @@ impl Write<'_> {
     fn create_claiming(&self, mut object: Value, claim: &Claim<'_>, source: Source<'_>) -> ApiResult<Written> {
         let resource = self.resource;
         self.check_identity(&mut object)?;
-        if resource.namespaced && !self.api.lock().get("namespaces", self.namespace).is_some() {
+        if resource.namespaced && self.api.lock().get("namespaces", self.namespace).is_none() {
             return Err(ApiError::not_found("namespaces", "", self.namespace));
         }
         let warnings = self.decode(&mut object, source)?;
@@ -239,12 +119,13 @@ impl Write<'_> {
         let generate = text(&object, "/metadata/generateName").to_owned();
         let generated = text(&object, "/metadata/name").is_empty() && !generate.is_empty();
         loop {
-            let mut object = object.clone();
+            // Only a generated name may have to be tried again.
+            let mut object = if generated { object.clone() } else { std::mem::take(&mut object) };
             if generated {
-                object["metadata"]["name"] = format!("{generate}{}", self.api.suffix()).into();
+                set_metadata(&mut object, "name", format!("{generate}{}", self.api.suffix()));
             }
             prepare::default(resource, &mut object);
-            self.claim(&self.blank(), &mut object, claim)?;
+            self.claim(resource.blank(), &mut object, claim)?;
             prepare::create(resource, self.api.character(), &mut object, self.api.uid(), self.api.now());
             prepare::check(resource, self.api.character(), None, &object, false)?;
             let name = text(&object, "/metadata/name").to_owned();
@@ -277,7 +158,7 @@ impl Write<'_> {
         self.check_identity(&mut body)?;
         let name = text(&body, "/metadata/name");
         if name.is_empty() {
-            body["metadata"]["name"] = self.name.into();
+            set_metadata(&mut body, "name", self.name);
         } else if name != self.name {
             let why = format!("the name of the object ({name}) does not match the name on the URL ({})", self.name);
             return Err(ApiError::bad_request(why));
@@ -333,7 +214,7 @@ impl Write<'_> {
         }
         let name = text(&config, "/metadata/name");
         if name.is_empty() {
-            config["metadata"]["name"] = self.name.into();
+            set_metadata(&mut config, "name", self.name);
         } else if name != self.name {
             let why = format!("the name of the object ({name}) does not match the name on the URL ({})", self.name);
             return Err(ApiError::bad_request(why));
@@ -346,7 +227,7 @@ impl Write<'_> {
             }
             return self.create_claiming(config.clone(), &claim, Source::Patch(body));
         }
-        let version = self.resource.api_version();
+        let version = self.resource.stored_version();
         let writer = self.writer(&version);
         let shape = &self.resource.shape;
         let applied = |live: &Value| {
@@ -356,7 +237,7 @@ impl Write<'_> {
             patch::apply::merge(shape, &mut new, &config);
             patch::apply::remove(shape, &mut new, &gone.dropped);
             if let Some(wanted) = wanted {
-                new["metadata"]["resourceVersion"] = wanted;
+                set_metadata(&mut new, "resourceVersion", wanted);
             }
             Ok(new)
         };
@@ -442,8 +323,7 @@ fn same(old: &Value, new: &Value) -> bool {
         records
     };
     let (Some(a), Some(b)) = (old.as_object(), new.as_object()) else { return false };
-    let keys = |map: &serde_json::Map<String, Value>| map.len();
-    keys(a) == keys(b)
+    a.len() == b.len()
         && a.iter().filter(|(key, _)| *key != "metadata").all(|(key, value)| b.get(key) == Some(value))
         && match (a.get("metadata").and_then(Value::as_object), b.get("metadata").and_then(Value::as_object)) {
             (Some(x), Some(y)) => {

@@ -40,6 +40,7 @@ pub(super) struct Resource {
 const EVERYTHING: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const NO_COLLECTION: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const CUSTOM: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const READ: &[&str] = &["get", "list", "watch"];
 const CREATE: &[&str] = &["create"];
 /// What can be done with every subresource that is served.
 pub(super) const SUBRESOURCE: &[&str] = &["get", "patch", "update"];
@@ -68,6 +69,8 @@ const BUILT_IN: &[BuiltIn] = &[
         short_names: &["ns"], categories: &[], subresources: &["status"], hash: Some("Q3oi5N2YM8M=") },
     BuiltIn { group: "", plural: "nodes", singular: "node", kind: "Node", namespaced: false, verbs: EVERYTHING,
         short_names: &["no"], categories: &[], subresources: &["status"], hash: Some("XwShjMxG9Fs=") },
+    BuiltIn { group: "", plural: "pods", singular: "pod", kind: "Pod", namespaced: true, verbs: READ,
+        short_names: &["po"], categories: &["all"], subresources: &[], hash: Some("xPOwRZ+Yhw8=") },
     BuiltIn { group: "events.k8s.io", plural: "events", singular: "event", kind: "Event", namespaced: true, verbs: EVERYTHING,
         short_names: &["ev"], categories: &[], subresources: &[], hash: Some("r2yiGXH7wu8=") },
     BuiltIn { group: "authorization.k8s.io", plural: "selfsubjectaccessreviews", singular: "selfsubjectaccessreview",
@@ -92,7 +95,7 @@ pub(super) fn all(character: Character, crds: &[Value]) -> Vec<Resource> {
 
 fn of_built_in(built_in: &BuiltIn, character: Character) -> Resource {
     let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    // API servers name the singular of built-in resources since 1.27, and the category since 1.23.
+    // API servers name the singular of built-in resources since 1.27, and the category of definitions since 1.22.
     let old = character == Character::V1_21;
     Resource {
         group: built_in.group.to_owned(),
@@ -103,7 +106,7 @@ fn of_built_in(built_in: &BuiltIn, character: Character) -> Resource {
         namespaced: built_in.namespaced,
         verbs: built_in.verbs,
         short_names: own(built_in.short_names),
-        categories: if old { Vec::new() } else { own(built_in.categories) },
+        categories: if old && built_in.group == "apiextensions.k8s.io" { Vec::new() } else { own(built_in.categories) },
         subresources: built_in.subresources.to_vec(),
         hash: built_in.hash,
         schema: None,

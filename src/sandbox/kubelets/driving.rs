@@ -78,6 +78,21 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
+impl State {
+    fn put(&mut self, path: &'static str, kind: &str, mut object: Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let objects = self.objects.entry(path).or_default();
+        if kind == "DELETED" {
+            objects.remove(&name)
+        } else {
+            objects.insert(name, object.clone())
+        };
+        self.log.push((self.version, path, json!({"type": kind, "object": object})));
+    }
+}
+
 impl Server {
     fn new() -> Self {
         Self { state: Arc::default(), changes: watch::Sender::new(0) }
@@ -100,19 +115,8 @@ impl Server {
         result
     }
 
-    fn put(&self, path: &'static str, kind: &str, mut object: Value) {
-        self.edit(|state| {
-            state.version += 1;
-            object["metadata"]["resourceVersion"] = state.version.to_string().into();
-            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-            let objects = state.objects.entry(path).or_default();
-            if kind == "DELETED" {
-                objects.remove(&name)
-            } else {
-                objects.insert(name, object.clone())
-            };
-            state.log.push((state.version, path, json!({"type": kind, "object": object})));
-        });
+    fn put(&self, path: &'static str, kind: &str, object: Value) {
+        self.edit(|state| state.put(path, kind, object));
     }
 
     fn node(&self, name: &str) -> Value {
@@ -120,9 +124,18 @@ impl Server {
     }
 
     fn change(&self, path: &'static str, name: &str, patch: &Value) {
-        let mut object = self.edit(|state| state.objects[path][name].clone());
-        merge(&mut object, patch);
-        self.put(path, "MODIFIED", object);
+        assert!(self.change_if_there(path, name, patch), "there is no {name}");
+    }
+
+    /// Whether there was anything to change: a node may go while its kubelet reports.
+    fn change_if_there(&self, path: &'static str, name: &str, patch: &Value) -> bool {
+        self.edit(|state| {
+            let object = state.objects.get(path).and_then(|all| all.get(name).cloned());
+            let Some(mut object) = object else { return false };
+            merge(&mut object, patch);
+            state.put(path, "MODIFIED", object);
+            true
+        })
     }
 
     fn create_nodes(&self, count: usize, version: &str) {
@@ -196,8 +209,11 @@ impl Server {
             (&Method::PATCH, ..) => {
                 assert_eq!(parts.headers["content-type"], "application/strategic-merge-patch+json");
                 let name = path.strip_prefix("/api/v1/nodes/").and_then(|rest| rest.strip_suffix("/status")).unwrap();
-                self.change(NODES, name, &serde_json::from_slice(&body).unwrap());
-                answer(200, &self.node(name))
+                if self.change_if_there(NODES, name, &serde_json::from_slice(&body).unwrap()) {
+                    answer(200, &json!({}))
+                } else {
+                    failure(404, "NotFound")
+                }
             }
             (&Method::POST, ..) if path == "/api/v1/namespaces/default/events" => {
                 let event: Value = serde_json::from_slice(&body).unwrap();

@@ -188,8 +188,12 @@ pub(crate) fn dropped_by_apply(shape: &Shape, live: &Value, config: &Value, writ
     let records = read(live);
     let last = records.iter().find(|record| record.is_of(writer, true));
     let mut dropped = last.map(|record| record.fields.difference(&wanted)).unwrap_or_default();
-    for record in records.iter().filter(|record| !record.is_of(writer, true)) {
-        dropped = dropped.difference(&record.fields);
+    let others = records.iter().filter(|record| !record.is_of(writer, true));
+    let kept = others.fold(wanted, |kept, record| kept.union(&record.fields));
+    dropped = dropped.difference(&kept);
+    // A struct that an update of old owned as a whole stays as long as one of its fields does.
+    for path in dropped.paths().iter().filter(|path| kept.reaches_below(path)) {
+        dropped.remove(&path.iter().map(String::as_str).collect::<Vec<_>>());
     }
     Applied { dropped }
 }
@@ -266,4 +270,30 @@ fn conflict(mut conflicts: Vec<(String, FieldSet)>) -> ApiError {
         count => format!("Apply failed with {count} conflicts: {}", texts.join("\n")),
     };
     ApiError::apply_conflict(message, causes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::api::builtin;
+
+    #[test]
+    fn an_apply_drops_no_struct_that_it_still_wants_a_field_of() {
+        // As kubectl leaves it when it takes over what it applied from the client side: the struct itself is owned.
+        let owned = json!({"f:spec": {".": {}, "f:podCIDR": {}, "f:providerID": {}}});
+        let live = json!({"metadata": {"managedFields": [{
+            "manager": "kubectl", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsV1": owned
+        }]}});
+        let writer = Writer {
+            manager: "kubectl",
+            version: "v1",
+            subresource: "",
+            now: Timestamp::UNIX_EPOCH,
+            character: Character::V1_36,
+            reset: &[],
+        };
+        let dropped = |config: Value| dropped_by_apply(&builtin::node(), &live, &config, &writer).dropped.to_value();
+        assert_eq!(dropped(json!({"spec": {"podCIDR": "a"}})), json!({"f:spec": {"f:providerID": {}}}));
+        assert_eq!(dropped(json!({})), owned);
+    }
 }

@@ -67,6 +67,14 @@ impl FieldSet {
         self.0.get(element).map(|entry| &entry.children)
     }
 
+    /// Whether any path below this one is in the set.
+    pub(crate) fn reaches_below(&self, path: &[String]) -> bool {
+        match path {
+            [] => !self.is_empty(),
+            [first, rest @ ..] => self.below(first).is_some_and(|below| below.reaches_below(rest)),
+        }
+    }
+
     /// Removes one element and all below it.
     pub(crate) fn remove_tree(&mut self, path: &[&str]) {
         match path {

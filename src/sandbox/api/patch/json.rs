@@ -21,7 +21,8 @@ pub(crate) fn patch(target: &mut Value, body: &[u8]) -> ApiResult<()> {
         {
             continue;
         }
-        json_patch::patch(target, &[operation]).map_err(|_| ApiError::unpatchable())?;
+        // `target` is a working copy that is thrown away on an error: nothing need be undone.
+        json_patch::patch_unsafe(target, &[operation]).map_err(|_| ApiError::unpatchable())?;
     }
     Ok(())
 }

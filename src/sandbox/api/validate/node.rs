@@ -47,7 +47,8 @@ fn reference<'a>(source: &'a Value, path: &str, errors: &mut Vec<FieldError>) ->
 }
 
 fn check_names(map: &Value, at: &str, errors: &mut Vec<FieldError>) {
-    let rules: [(&str, fn(&str) -> Vec<String>); 3] =
+    type Rule = fn(&str) -> Vec<String>;
+    let rules: [(&str, Rule); 3] =
         [("namespace", names::label), ("name", names::subdomain), ("kubeletConfigKey", names::config_key)];
     for (key, rule) in rules {
         let value = text(map, &format!("/{key}"));

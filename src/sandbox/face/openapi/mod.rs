@@ -20,8 +20,8 @@ mod tests;
 
 use schemas::Schemas;
 
-/// What kubectl asks version 2 as.
-const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// What version 2 is sent as. kubectl asks for `…v2@v1.0+protobuf`, which is no media type that it would read in an answer.
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The OpenAPI document at `path`, as `accept` asks for it; `None` where there is none.
 #[must_use]

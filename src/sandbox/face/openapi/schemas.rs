@@ -2,14 +2,14 @@
 //! from their definition.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use super::super::served::Resource;
 use super::words;
-use crate::sandbox::api::Character;
-use crate::sandbox::api::builtin;
 use crate::sandbox::api::shape::{ListKind, Presence, Scalar, Shape};
+use crate::sandbox::api::{Character, builtin, event_view};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// The one built-in kind that two groups share.
@@ -37,7 +37,7 @@ impl Schemas {
 
     /// Adds the kind of a resource and what it refers to.
     pub(super) fn add(&mut self, resource: &Resource) {
-        let mut schema = match built_in(resource) {
+        let mut schema = match built_in(self.character, resource) {
             Some(shape) => self.of_shape(&resource.kind, &shape, true),
             None => self.of_custom(resource),
         };
@@ -135,7 +135,14 @@ impl Schemas {
                 }
                 schema
             }
-            Shape::Atomic | Shape::Free => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            Shape::Whole(inner) => {
+                let mut schema = self.of_shape(path, inner, true);
+                if let Some(schema) = schema.as_object_mut() {
+                    schema.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
+                }
+                schema
+            }
+            Shape::Free => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
         };
         if let (Some(words), Some(schema)) = (words::of(self.character, path), schema.as_object_mut()) {
             schema.insert("description".to_owned(), words.into());
@@ -158,7 +165,7 @@ fn merging(kind: &ListKind) -> Value {
     }
 }
 
-fn built_in(resource: &Resource) -> Option<Shape> {
+fn built_in(character: Character, resource: &Resource) -> Option<Shape> {
     if resource.schema.is_some() {
         return None;
     }
@@ -166,10 +173,20 @@ fn built_in(resource: &Resource) -> Option<Shape> {
         "Node" => builtin::node(),
         "ConfigMap" => builtin::config_map(),
         "Namespace" => builtin::namespace(),
-        "Event" => builtin::event(),
+        "Pod" => Shape::Free,
+        "Event" if resource.group == "events.k8s.io" => renamed(builtin::event(character)),
+        "Event" => builtin::event(character),
         "Lease" => builtin::lease(),
         "CustomResourceDefinition" => builtin::custom_resource_definition(),
         "SelfSubjectAccessReview" => builtin::self_subject_access_review(),
         _ => return None,
     })
+}
+
+/// The shape of an Event under the names that events.k8s.io gives its fields.
+fn renamed(event: Shape) -> Shape {
+    let Shape::Struct(fields) = event else { return event };
+    let new = |name: &str| event_view::NAMES.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
+    let renamed = fields.iter().map(|(name, field)| (new(name).unwrap_or(name).to_owned(), field.clone()));
+    Shape::Struct(Arc::new(renamed.collect()))
 }

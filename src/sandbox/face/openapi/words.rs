@@ -25,11 +25,14 @@ const TYPES: &[(&str, &str)] = &[
     ("Node.status.config", "io.k8s.api.core.v1.NodeConfigStatus"),
     ("Node.status.daemonEndpoints", "io.k8s.api.core.v1.NodeDaemonEndpoints"),
     ("Node.status.nodeInfo", "io.k8s.api.core.v1.NodeSystemInfo"),
+    ("Pod", "io.k8s.api.core.v1.Pod"),
     ("SelfSubjectAccessReview", "io.k8s.api.authorization.v1.SelfSubjectAccessReview"),
 ];
 
 /// Places whose type is that of another place.
 const SAME: &[(&str, &str)] = &[
+    ("Event.deprecatedSource", "Event.source"),
+    ("Event.regarding", "Event.involvedObject"),
     ("Event.related", "Event.involvedObject"),
     ("Node.status.config.active", "Node.spec.configSource"),
     ("Node.status.config.assigned", "Node.spec.configSource"),
@@ -57,6 +60,8 @@ const WORDS: &[(&str, &str)] = &[
     ("Event.lastTimestamp", "When it last happened."),
     ("Event.message", "What happened, for people."),
     ("Event.reason", "Why, in one CamelCase word for machines."),
+    ("Event.note", "What happened, for people."),
+    ("Event.regarding", "What it happened to."),
     ("Event.related", "A second object that is concerned."),
     ("Event.reportingComponent", "The controller that sent it."),
     ("Event.reportingInstance", "Which instance of that controller."),
@@ -135,6 +140,7 @@ const WORDS: &[(&str, &str)] = &[
     ("ObjectMeta.ownerReferences", "The objects with which this one goes."),
     ("ObjectMeta.resourceVersion", "The version of the object; opaque."),
     ("ObjectMeta.uid", "Identifies the object in time and space."),
+    ("Pod", "Containers that run together on a node. The sandbox runs none."),
     ("SelfSubjectAccessReview", "Asks whether the one who asks may do something."),
 ];
 

@@ -8,6 +8,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use tower::ServiceExt;
+
+use crate::sandbox::api::{Api, User};
 
 mod fault;
 mod log;
@@ -62,7 +65,6 @@ impl Wire {
     + Clone
     + Send
     + 'static {
-        use tower::ServiceExt;
         let router = self.wrap(router);
         tower::service_fn(move |request: Request<Body>| {
             let router = router.clone();
@@ -74,6 +76,17 @@ impl Wire {
                 }
             }
         })
+    }
+
+    /// A client in the same process, whose requests pass the wire and are `user`'s. Needs a Tokio runtime.
+    #[must_use]
+    pub fn client(&self, api: &Api, user: User) -> kube::Client {
+        let service = self.service(api.router()).map_request(move |request: http::Request<kube::client::Body>| {
+            let (mut parts, body) = request.into_parts();
+            parts.extensions.insert(user.clone());
+            Request::from_parts(parts, Body::new(body))
+        });
+        kube::Client::new(service, "default")
     }
 }
 

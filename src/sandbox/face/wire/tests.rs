@@ -1,3 +1,5 @@
+//! The request log, and every fault on the wire.
+
 use std::time::{Duration, Instant};
 
 use axum::routing::get;
@@ -5,7 +7,6 @@ use futures::{StreamExt, stream};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use tower::ServiceExt;
 
 use super::super::serve::tests::{Place, fetch};
 use super::super::serve::{Options, serve};
@@ -191,4 +192,21 @@ async fn the_same_over_tls() {
         let watch = fetch(at.clone(), "localhost", alpn, "/api/v1/nodes?watch=1").await.expect("answers");
         assert_eq!(&watch.2[..], b"{\"type\":\"ADDED\"}\n");
     }
+}
+
+#[tokio::test]
+async fn a_client_in_the_same_process_meets_the_faults() {
+    use k8s_openapi::api::core::v1::Namespace;
+    let wire = Wire::new();
+    let api = Api::new(crate::sandbox::api::ApiOptions::default());
+    let namespaces: kube::Api<Namespace> = kube::Api::all(wire.client(&api, User::admin("admin")));
+    wire.faults.inject(Fault::once(Matcher::on("get", "namespaces"), FaultKind::Reset));
+    wire.faults
+        .inject(Fault::once(Matcher::on("get", "namespaces"), FaultKind::status(StatusCode::SERVICE_UNAVAILABLE)));
+    let reset = namespaces.get("default").await.expect_err("is reset");
+    assert!(matches!(reset, kube::Error::Service(_)), "{reset:?}");
+    let refused = namespaces.get("default").await.expect_err("is refused");
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 503), "{refused:?}");
+    assert_eq!(namespaces.get("default").await.expect("is there").metadata.name.as_deref(), Some("default"));
+    assert_eq!(wire.log.count("get", "namespaces"), 3);
 }

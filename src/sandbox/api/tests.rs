@@ -1,0 +1,410 @@
+//! What no recording shows: clients over sockets and within the process, garbage collection, refusals, and scale.
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt};
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+
+use super::*;
+
+fn api(character: Character) -> Api {
+    Api::new(ApiOptions { character, ..ApiOptions::default() })
+}
+
+struct Reply {
+    status: u16,
+    warnings: Vec<String>,
+    body: Value,
+}
+
+async fn send(api: &Api, method: &str, uri: &str, content_type: &str, body: &Value) -> Reply {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("Content-Type", content_type)
+        .header("User-Agent", "test/1")
+        .body(if body.is_null() { Body::empty() } else { Body::from(body.to_string()) })
+        .unwrap();
+    request.extensions_mut().insert(User::admin("admin"));
+    let response = api.router().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter().map(|v| v.to_str().unwrap().to_owned()).collect();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
+    Reply { status, warnings, body }
+}
+
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+fn node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": "a"}}})
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"}})
+}
+
+#[tokio::test]
+async fn a_kube_client_works_within_the_process() {
+    let api = api(Character::V1_21);
+    let nodes: kube::Api<Node> = kube::Api::all(api.client());
+    let node: Node = serde_json::from_value(node("n1")).unwrap();
+    let created = nodes.create(&PostParams::default(), &node).await.unwrap();
+    let since = created.metadata.resource_version.clone().unwrap();
+    let mut watch = nodes.watch(&WatchParams::default().labels("pool=a"), &since).await.unwrap().boxed();
+    let patch = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    nodes.patch_status("n1", &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
+    let event = tokio::time::timeout(Duration::from_secs(5), watch.try_next()).await.unwrap().unwrap();
+    match event {
+        Some(WatchEvent::Modified(node)) => {
+            assert_eq!(node.status.unwrap().conditions.unwrap()[0].status, "True");
+        }
+        other => panic!("{other:?}"),
+    }
+    let list = nodes.list_metadata(&ListParams::default()).await.unwrap();
+    assert_eq!(list.items.len(), 1);
+    let applied = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"x": "y"}}});
+    nodes.patch("n1", &PatchParams::apply("t"), &Patch::Apply(applied)).await.unwrap();
+    nodes.delete("n1", &DeleteParams::default()).await.unwrap();
+    assert!(nodes.get_opt("n1").await.unwrap().is_none());
+}
+
+async fn watch_over_the_wire(http2: bool) {
+    let tokens = BTreeMap::from([("secret".to_owned(), User::admin("admin"))]);
+    let api = Api::new(ApiOptions { tokens, ..ApiOptions::default() });
+    api.create("", "nodes", "", node("n1"), "t").unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = api.router();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let uri = format!("http://{address}/api/v1/nodes?watch=1");
+    let request = Request::builder()
+        .uri(uri)
+        .header("Host", "localhost")
+        .header("Authorization", "Bearer secret")
+        .body(Body::empty())
+        .unwrap();
+    // The sender has to outlive the stream: without it the connection closes.
+    let (response, _keep): (_, Box<dyn std::any::Any>) = if http2 {
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), io).await.unwrap();
+        tokio::spawn(connection);
+        (sender.send_request(request).await.unwrap(), Box::new(sender))
+    } else {
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        (sender.send_request(request).await.unwrap(), Box::new(sender))
+    };
+    assert_eq!(response.status(), 200);
+    let mut body = response.into_body();
+    for expected in [("ADDED", "n1"), ("ADDED", "n2")] {
+        let frame = tokio::time::timeout(Duration::from_secs(5), body.frame()).await.unwrap().unwrap().unwrap();
+        let event: Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
+        assert_eq!((text(&event, "/type"), text(&event, "/object/metadata/name")), expected);
+        let _ = api.create("", "nodes", "", node("n2"), "t");
+    }
+}
+
+#[tokio::test]
+async fn watches_work_over_http_1_and_2() {
+    watch_over_the_wire(false).await;
+    watch_over_the_wire(true).await;
+}
+
+#[tokio::test]
+async fn pages_show_one_revision_whatever_is_written_between_them() {
+    let api = api(Character::V1_21);
+    for name in ["a", "b", "c", "d"] {
+        api.create("", "nodes", "", node(name), "t").unwrap();
+    }
+    let first = send(&api, "GET", "/api/v1/nodes?limit=2", JSON, &Value::Null).await.body;
+    assert_eq!(first["metadata"]["remainingItemCount"], 2);
+    send(&api, "DELETE", "/api/v1/nodes/c", JSON, &Value::Null).await;
+    send(&api, "PATCH", "/api/v1/nodes/d", MERGE, &json!({"metadata": {"labels": {"pool": "z"}}})).await;
+    api.create("", "nodes", "", node("bb"), "t").unwrap();
+    let next = format!("/api/v1/nodes?limit=2&continue={}", first["metadata"]["continue"].as_str().unwrap());
+    let second = send(&api, "GET", &next, JSON, &Value::Null).await.body;
+    let names: Vec<&str> = second["items"].as_array().unwrap().iter().map(|n| text(n, "/metadata/name")).collect();
+    assert_eq!(names, ["c", "d"]);
+    assert_eq!(second["items"][1]["metadata"]["labels"]["pool"], "a");
+    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    api.forget_history();
+    let expired = send(&api, "GET", &next, JSON, &Value::Null).await;
+    assert_eq!((expired.status, expired.body["reason"].as_str()), (410, Some("Expired")));
+    let token = expired.body["metadata"]["continue"].as_str().unwrap();
+    let rest = send(&api, "GET", &format!("/api/v1/nodes?continue={token}"), JSON, &Value::Null).await;
+    assert_eq!(rest.body["items"].as_array().unwrap().len(), 2, "bb and d, as they are now");
+}
+
+#[tokio::test]
+async fn owners_finalizers_and_namespaces() {
+    let api = api(Character::V1_36);
+    let owner = api.create("", "nodes", "", node("n1"), "t").unwrap();
+    let mut lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1", "ownerReferences":
+        [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": text(&owner, "/metadata/uid")}]}, "spec": {}});
+    api.create("coordination.k8s.io", "leases", "kube-node-lease", lease.clone(), "t").unwrap();
+    lease["metadata"]["finalizers"] = json!(["x.dev/y"]);
+    lease["metadata"]["name"] = "held".into();
+    api.create("coordination.k8s.io", "leases", "kube-node-lease", lease, "t").unwrap();
+    assert_eq!(send(&api, "DELETE", "/api/v1/nodes/n1", JSON, &Value::Null).await.status, 200);
+    let get = |name: &str| api.get("coordination.k8s.io", "leases", "kube-node-lease", name);
+    assert!(get("n1").is_none());
+    assert!(get("held").unwrap()["metadata"]["deletionTimestamp"].is_string());
+    let held = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/held";
+    let freed = send(&api, "PATCH", held, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(freed.status, 200);
+    assert!(get("held").is_none());
+
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
+    let made = api.create("", "namespaces", "", namespace, "t").unwrap();
+    assert_eq!(made["status"]["phase"], "Active");
+    assert_eq!(made["metadata"]["labels"]["kubernetes.io/metadata.name"], "team");
+    api.create("", "configmaps", "team", config_map("a"), "t").unwrap();
+    let gone = send(&api, "DELETE", "/api/v1/namespaces/team", JSON, &Value::Null).await;
+    assert_eq!(gone.body["status"]["phase"], "Terminating");
+    assert!(api.get("", "configmaps", "team", "a").is_none() && api.get("", "namespaces", "", "team").is_none());
+}
+
+#[tokio::test]
+async fn deletions_honour_preconditions_selectors_and_dry_runs() {
+    let api = api(Character::V1_21);
+    for name in ["a", "b"] {
+        api.create("", "configmaps", "default", config_map(name), "t").unwrap();
+    }
+    let at = "/api/v1/namespaces/default/configmaps";
+    let wrong = send(&api, "DELETE", &format!("{at}/a"), JSON, &json!({"preconditions": {"uid": "x"}})).await;
+    assert_eq!((wrong.status, wrong.body["reason"].as_str()), (409, Some("Conflict")));
+    assert_eq!(send(&api, "DELETE", &format!("{at}/a?dryRun=All"), JSON, &Value::Null).await.status, 200);
+    assert!(api.get("", "configmaps", "default", "a").is_some());
+    let some = format!("{at}?fieldSelector=metadata.name%3Da");
+    let gone = send(&api, "DELETE", &some, JSON, &Value::Null).await;
+    assert_eq!(
+        (gone.body["kind"].as_str(), gone.body["items"].as_array().map(Vec::len)),
+        (Some("ConfigMapList"), Some(1))
+    );
+    assert!(api.get("", "configmaps", "default", "a").is_none() && api.get("", "configmaps", "default", "b").is_some());
+}
+
+#[tokio::test]
+async fn unknown_fields_are_dropped_warned_of_or_refused() {
+    let api = api(Character::V1_36);
+    let mut bad = config_map("a");
+    bad["bogus"] = 1.into();
+    let at = "/api/v1/namespaces/default/configmaps";
+    let strict = send(&api, "POST", &format!("{at}?fieldValidation=Strict"), JSON, &bad).await;
+    assert_eq!(strict.status, 400);
+    assert!(strict.body["message"].as_str().unwrap().contains("strict decoding error: unknown field \"bogus\""));
+    let warned = send(&api, "POST", at, JSON, &bad).await;
+    assert_eq!((warned.status, warned.warnings), (201, vec![r#"299 - "unknown field \"bogus\"""#.to_owned()]));
+    let ignored = send(&api, "PATCH", &format!("{at}/a?fieldValidation=Ignore"), MERGE, &json!({"bogus": 2})).await;
+    assert!(ignored.status == 200 && ignored.warnings.is_empty() && ignored.body.get("bogus").is_none());
+}
+
+#[tokio::test]
+async fn refusals_of_paths_types_and_users() {
+    let api = api(Character::V1_21);
+    api.create("", "nodes", "", node("n1"), "t").unwrap();
+    let status = async |method: &str, uri: &str, kind: &str| {
+        let reply = send(&api, method, uri, kind, &json!({"a": 1})).await;
+        (reply.status, reply.body["reason"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(status("PATCH", "/api/v1/nodes/n1", JSON).await, (415, "UnsupportedMediaType".to_owned()));
+    assert_eq!(status("GET", "/api/v1/secrets", JSON).await, (404, "NotFound".to_owned()));
+    assert_eq!(status("GET", "/apis/none.dev/v1/things", JSON).await, (404, String::new()));
+    assert_eq!(status("POST", "/api/v1/nodes/n1", JSON).await, (405, "MethodNotAllowed".to_owned()));
+    assert_eq!(status("PATCH", "/api/v1/nodes/n1", APPLY).await.0, 422, "an apply needs a field manager");
+    assert_eq!(status("GET", "/api/v1/nodes?resourceVersion=999", JSON).await, (504, "Timeout".to_owned()));
+    api.deny("patch", "nodes");
+    let refused = send(&api, "PATCH", "/api/v1/nodes/n1", MERGE, &json!({})).await;
+    assert_eq!(
+        refused.body["message"],
+        "nodes \"n1\" is forbidden: User \"admin\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope"
+    );
+    api.allow_again();
+    assert_eq!(send(&api, "PATCH", "/api/v1/nodes/n1", MERGE, &json!({})).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_config_map_may_hold_a_mebibyte() {
+    let api = api(Character::V1_21);
+    let mut map = config_map("big");
+    map["data"]["a"] = "x".repeat(1024 * 1024).into();
+    api.create("", "configmaps", "default", map.clone(), "t").unwrap();
+    map["data"]["b"] = "x".into();
+    map["metadata"]["name"] = "bigger".into();
+    let refused = api.create("", "configmaps", "default", map, "t").unwrap_err();
+    assert_eq!(refused.message, "ConfigMap \"bigger\" is invalid: []: Too long: must have at most 1048576 bytes");
+}
+
+#[tokio::test]
+async fn applies_take_own_and_give_up_fields() {
+    let api = api(Character::V1_21);
+    let at = "/api/v1/namespaces/default/configmaps/a?fieldManager=";
+    let config =
+        |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
+    let one = send(&api, "PATCH", &format!("{at}one"), APPLY, &config(json!({"x": "1", "y": "1"}))).await;
+    assert_eq!(one.status, 201);
+    let again = send(&api, "PATCH", &format!("{at}one"), APPLY, &config(json!({"x": "1", "y": "1"}))).await;
+    assert_eq!(again.body["metadata"]["resourceVersion"], one.body["metadata"]["resourceVersion"]);
+    let two = send(&api, "PATCH", &format!("{at}two"), APPLY, &config(json!({"x": "2"}))).await;
+    assert_eq!(two.body["message"], "Apply failed with 1 conflict: conflict with \"one\": .data.x");
+    let forced = send(&api, "PATCH", &format!("{at}two&force=true"), APPLY, &config(json!({"x": "2"}))).await;
+    assert_eq!(forced.body["data"], json!({"x": "2", "y": "1"}));
+    let less = send(&api, "PATCH", &format!("{at}one"), APPLY, &config(json!({}))).await;
+    assert_eq!(less.body["data"], json!({"x": "2"}), "y went with its only owner, x is somebody else's");
+}
+
+#[tokio::test]
+async fn events_have_two_views() {
+    let api = api(Character::V1_21);
+    let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
+        "regarding": {"kind": "Node", "name": "n1"}, "note": "text", "reason": "R", "type": "Normal", "action": "A",
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "nodecfg", "reportingInstance": "i"});
+    let made = send(&api, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", JSON, &event).await;
+    assert_eq!((made.status, made.body["note"].as_str()), (201, Some("text")));
+    let uri = "/api/v1/events?fieldSelector=involvedObject.name%3Dn1,reason%3DR";
+    let list = send(&api, "GET", uri, JSON, &Value::Null).await.body;
+    assert_eq!(
+        (list["items"][0]["message"].as_str(), list["items"][0]["reportingComponent"].as_str()),
+        (Some("text"), Some("nodecfg"))
+    );
+    let none =
+        send(&api, "GET", "/api/v1/events?fieldSelector=involvedObject.name%3Dn2", JSON, &Value::Null).await.body;
+    assert_eq!(none["items"], json!([]));
+}
+
+#[tokio::test]
+async fn watchers_that_fall_behind_are_told() {
+    let api = Api::new(ApiOptions { history: 2, ..ApiOptions::default() });
+    let nodes: kube::Api<ConfigMap> = kube::Api::default_namespaced(api.client());
+    let since = api.revision().to_string();
+    for name in ["a", "b", "c", "d"] {
+        api.create("", "configmaps", "default", config_map(name), "t").unwrap();
+    }
+    let mut watch = nodes.watch(&WatchParams::default(), &since).await.unwrap().boxed();
+    match watch.try_next().await.unwrap() {
+        Some(WatchEvent::Error(error)) => assert_eq!((error.code, error.reason.as_str()), (410, "Expired")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn fifteen_thousand_nodes() {
+    let api = api(Character::V1_21);
+    let began = Instant::now();
+    let images: Vec<Value> =
+        (0..20).map(|i| json!({"names": [format!("registry.example/image-{i}@sha256:{}", "0".repeat(64))]})).collect();
+    for index in 0..15_000 {
+        let mut node = node(&format!("node-{index:05}"));
+        node["status"] = json!({"images": images});
+        api.create("", "nodes", "", node, "t").unwrap();
+    }
+    println!("15,000 nodes created in {:?}", began.elapsed());
+    let nodes: kube::Api<Node> = kube::Api::all(api.client());
+    let since = api.revision().to_string();
+    let mut watch = nodes.watch(&WatchParams::default(), &since).await.unwrap().boxed();
+    let mut slowest = Duration::ZERO;
+    for index in 0..20 {
+        let patch = json!({"status": {"conditions": [{"type": "Ready", "status": index.to_string()}]}});
+        let began = Instant::now();
+        nodes.patch_status("node-07000", &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
+        assert!(watch.try_next().await.unwrap().is_some());
+        slowest = slowest.max(began.elapsed());
+    }
+    println!("patch and watch event: {slowest:?} at most");
+    let mut count = 0;
+    let mut params = ListParams::default().limit(500);
+    let began = Instant::now();
+    loop {
+        let page = nodes.list_metadata(&params).await.unwrap();
+        count += page.items.len();
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => break,
+        }
+    }
+    println!("listed in {:?}", began.elapsed());
+    assert_eq!(count, 15_000);
+}
+
+fn definition() -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "things.x.dev"},
+    "spec": {"group": "x.dev", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"}, "versions": [{
+        "name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties":
+            {"size": {"type": "integer", "minimum": 1, "default": 3}}}}}}
+    }]}})
+}
+
+#[tokio::test]
+async fn definitions_add_resources_and_take_them_away() {
+    let api = api(Character::V1_36);
+    let at = "/apis/x.dev/v1/namespaces/default/things";
+    let thing = json!({"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {}});
+    assert_eq!(send(&api, "POST", at, JSON, &thing).await.status, 404);
+    api.create("apiextensions.k8s.io", "customresourcedefinitions", "", definition(), "t").unwrap();
+    let made = send(&api, "POST", at, JSON, &thing).await;
+    assert_eq!((made.status, &made.body["spec"]), (201, &json!({"size": 3})));
+    let bad = send(&api, "PATCH", &format!("{at}/a"), MERGE, &json!({"spec": {"size": 0}})).await;
+    assert_eq!(bad.status, 422);
+    let wrong = send(&api, "PATCH", &format!("{at}/a"), "application/strategic-merge-patch+json", &json!({})).await;
+    assert_eq!(wrong.status, 415);
+    let bumped = send(&api, "PATCH", &format!("{at}/a"), MERGE, &json!({"spec": {"size": 5}})).await;
+    assert_eq!(bumped.body["metadata"]["generation"], 2);
+
+    let uri = format!("{at}?watch=1&resourceVersion={}", api.revision());
+    let mut request = Request::builder().uri(uri).body(Body::empty()).unwrap();
+    request.extensions_mut().insert(User::admin("admin"));
+    let watch = api.router().oneshot(request).await.unwrap();
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.x.dev";
+    assert_eq!(send(&api, "DELETE", crd, JSON, &Value::Null).await.status, 200);
+    let seen = watch.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&seen).starts_with("{\"type\":\"DELETED\""), "the watch tells, then ends");
+    assert_eq!(send(&api, "GET", at, JSON, &Value::Null).await.status, 404);
+    assert!(api.definitions().is_empty());
+}
+
+#[tokio::test]
+async fn there_are_no_pods_to_list() {
+    let api = api(Character::V1_21);
+    let pods =
+        send(&api, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1,status.phase!%3DFailed", JSON, &Value::Null)
+            .await;
+    assert_eq!((pods.status, pods.body["kind"].as_str()), (200, Some("PodList")));
+    assert_eq!(send(&api, "POST", "/api/v1/namespaces/default/pods", JSON, &json!({})).await.status, 405);
+}
+
+#[tokio::test]
+async fn concurrent_writers_of_one_object_all_get_through() {
+    let api = api(Character::V1_21);
+    api.create("", "nodes", "", node("n1"), "t").unwrap();
+    let writers = (0..20).map(|index| {
+        let api = api.clone();
+        tokio::spawn(async move {
+            let label = format!("l{index}");
+            send(&api, "PATCH", "/api/v1/nodes/n1", MERGE, &json!({"metadata": {"labels": {label: "x"}}})).await.status
+        })
+    });
+    let statuses = futures::future::join_all(writers).await;
+    assert!(statuses.into_iter().all(|status| status.unwrap() == 200));
+    assert_eq!(api.get("", "nodes", "", "n1").unwrap()["metadata"]["labels"].as_object().unwrap().len(), 21);
+}
+
+#[test]
+fn uids_and_names_are_seeded() {
+    let ids = |seed| {
+        let api = Api::new(ApiOptions { seed, ..ApiOptions::default() });
+        (api.uid(), api.suffix())
+    };
+    assert_eq!(ids(1), ids(1));
+    assert_ne!(ids(1), ids(2));
+    let uid = ids(1).0;
+    assert_eq!((uid.len(), uid.get(14..15)), (36, Some("4")));
+}

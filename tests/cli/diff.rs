@@ -1,0 +1,53 @@
+//! `diff`: fresh clusters, changes, conflicts, nothing to do.
+
+use crate::cluster::{Cluster, specs};
+use crate::program::shows;
+use crate::repository::{KUBELET, gpu, gpu_and_general};
+
+#[test]
+fn a_fresh_cluster_in_every_format() {
+    let folder = gpu_and_general();
+    let cluster = Cluster::start(&["gpu", "general"], 3, &[]);
+    shows!("diff-fresh", cluster.run(folder.path(), "diff").shown());
+    shows!("diff-fresh-markdown", cluster.run(folder.path(), "diff -o markdown").shown());
+    shows!("diff-fresh-json", cluster.run(folder.path(), "diff -o json").shown());
+    let yaml = cluster.run(folder.path(), "diff -o yaml");
+    assert!(yaml.out.starts_with("formatVersion: 1\nkind: Plan\n"), "{}", yaml.out);
+
+    let all = cluster.run(folder.path(), "diff -v");
+    assert!(all.out.contains("systemReserved[\"registry-17.example.com\"]"), "{}", all.out);
+}
+
+#[test]
+fn nothing_to_do_and_then_a_change_of_two_fields() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 3, &[]);
+    assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
+    shows!("diff-nothing", cluster.run(folder.path(), "diff").shown());
+    shows!("diff-nothing-markdown", cluster.run(folder.path(), "diff -o markdown").shown());
+
+    // Comments, quotes and order are no changes.
+    let formatted = format!("# A comment.\n{}", KUBELET.replace("maxPods: 32", "maxPods:   32  # enough"));
+    folder.write("pools/gpu/kubelet.yaml", &formatted);
+    folder.commit();
+    let unchanged = cluster.run(folder.path(), "diff");
+    assert_eq!(unchanged.exit, 0, "{}", unchanged.shown());
+
+    folder.write("pools/gpu/kubelet.yaml", &KUBELET.replace("32", "40").replace("1Gi", "2Gi"));
+    folder.commit();
+    shows!("diff-two-fields", cluster.run(folder.path(), "diff").shown());
+    shows!("diff-two-fields-markdown", cluster.run(folder.path(), "diff -o markdown").shown());
+}
+
+#[test]
+fn conflicts_and_nodes_that_cannot() {
+    let folder = gpu();
+    let mut nodes = specs(&["gpu"], 4);
+    nodes[2].kubelet_version = "v1.24.1".to_owned();
+    let cluster = Cluster::of(nodes, &[]);
+    cluster.point("gpu-2", "made-by-hand");
+    shows!("diff-blocked", cluster.run(folder.path(), "diff").shown());
+    shows!("diff-blocked-markdown", cluster.run(folder.path(), "diff -o markdown").shown());
+    let over = cluster.run(folder.path(), "diff --take-over");
+    assert!(over.out.contains("3 nodes to assign"), "{}", over.out);
+}

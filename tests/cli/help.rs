@@ -1,0 +1,45 @@
+//! Help, schemas and completions.
+
+use crate::program::{run, shows};
+
+#[test]
+fn help_of_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["", "validate", "diff", "sync", "verify", "status", "sandbox", "schema", "completions"] {
+        let shown = run(folder.path(), &format!("{command} --help"));
+        let name = if command.is_empty() { "help".to_owned() } else { format!("help-{command}") };
+        shows!(name, shown.shown());
+    }
+}
+
+#[test]
+fn without_a_command_the_short_help_is_the_answer_and_the_usage_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = run(folder.path(), "");
+    assert_eq!(shown.exit, 2);
+    assert!(shown.out.is_empty());
+    assert!(shown.err.contains("Usage: nodecfg"), "{}", shown.err);
+}
+
+#[test]
+fn schemas_are_those_of_the_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in ["fleet", "nodepool"] {
+        let shown = run(folder.path(), &format!("schema {kind}"));
+        let path = format!("{}/schemas/{kind}.v1alpha1.json", env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(shown.exit, 0);
+        assert_eq!(shown.out, std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")));
+    }
+}
+
+#[test]
+fn completions_exist_for_every_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let shown = run(folder.path(), &format!("completions {shell}"));
+        assert_eq!((shown.exit, shown.err.as_str()), (0, ""), "{shell}");
+        for word in ["validate", "rollback-on-failure", "kubeconfig-out"] {
+            assert!(shown.out.contains(word), "{shell} lacks {word}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Runs the program and shows what came of it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt as _;
+
+/// The program with nothing of this machine around it: no home, no kubeconfig, no terminal.
+pub fn nodecfg(folder: &Path) -> Command {
+    let mut command = Command::cargo_bin("nodecfg").unwrap();
+    command.env_clear().env("HOME", folder.join("no-home")).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+/// What one run brought.
+pub struct Run {
+    pub line: String,
+    pub exit: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Run {
+    pub fn of(mut command: Command) -> Self {
+        let arguments: Vec<String> =
+            command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        let output = command.output().unwrap();
+        Self {
+            line: format!("nodecfg {}", arguments.join(" ")),
+            exit: output.status.code().expect("an exit code"),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Everything that a user gets to see.
+    pub fn shown(&self) -> String {
+        let Self { line, exit, out, err } = self;
+        let lines = |text: &str| text.lines().map(|line| format!("{line}\n")).collect::<String>();
+        format!("$ {line}\n--- standard output\n{}--- standard error\n{}--- exit code {exit}\n", lines(out), lines(err))
+    }
+
+    /// The JSON lines of standard output, but for those about nodes that are waited for: which of a kubelet's steps are
+    /// seen is up to chance.
+    pub fn json_lines(&self) -> Vec<serde_json::Value> {
+        let lines = self.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.filter(|line| line["event"] != "waiting").collect()
+    }
+}
+
+/// Runs it in a folder with these arguments, split at spaces.
+pub fn run(folder: &Path, arguments: &str) -> Run {
+    let mut command = nodecfg(folder);
+    command.args(arguments.split_whitespace());
+    Run::of(command)
+}
+
+/// What differs from run to run, and what stands for it.
+const VOLATILE: &[(&str, &str)] = &[
+    (r"127\.0\.0\.1:\d+", "127.0.0.1:[port]"),
+    (r"p1:[0-9a-f]+", "p1:[plan]"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
+    // The time in front of a line of progress, padded to six columns.
+    (r"(?m)^ *(\d+m)?\d+(\.\d)?s (?P<rest>[a-zA-Z])", "[since] $rest"),
+    (r"\b(?P<word>in|after) (\d+m)?\d+(\.\d)?s\b", "$word [duration]"),
+    // The last column of the table.
+    (r"(?m) \d+\.\d$", " [seconds]"),
+    (r#""seconds": ?\d+\.\d+"#, r#""seconds": "[seconds]""#),
+];
+
+/// Compares with the snapshot of this name.
+macro_rules! shows {
+    ($name:expr, $text:expr) => {
+        $crate::program::volatile().bind(|| insta::assert_snapshot!($name, $text));
+    };
+}
+pub(crate) use shows;
+
+/// Settings under which what is volatile is not compared.
+pub fn volatile() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_omit_expression(true);
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_snapshot_path("snapshots");
+    for (pattern, name) in VOLATILE {
+        settings.add_filter(pattern, *name);
+    }
+    settings
+}

@@ -1,0 +1,103 @@
+//! `sync` and `verify`: what they tell while they run, and how they end.
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::cluster::Cluster;
+use crate::program::{Run, shows};
+use crate::repository::{FLEET, Folder, KUBELET, POOL, gpu};
+
+#[test]
+fn a_rollout_in_text() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 3, &[]);
+    shows!("sync", cluster.run(folder.path(), "sync").shown());
+    shows!("sync-nothing", cluster.run(folder.path(), "sync").shown());
+    shows!("verify-nothing", cluster.run(folder.path(), "verify").shown());
+}
+
+#[test]
+fn a_rollout_in_json_lines() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 2, &[]);
+    let run = cluster.run(folder.path(), "sync -o json");
+    assert_eq!((run.exit, run.err.as_str()), (0, ""));
+    let lines: String = run
+        .json_lines()
+        .into_iter()
+        .map(|mut line| {
+            assert_eq!(line["formatVersion"], 1);
+            if line["event"] == "planned" {
+                line["plan"] = json!("[the plan, as diff shows it]");
+            }
+            format!("{line}\n")
+        })
+        .collect();
+    shows!("sync-json", lines);
+}
+
+#[test]
+fn a_rollout_that_fails_explains_itself() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 3, &["gpu-1=validate-error"]);
+    shows!("sync-failed", cluster.run(folder.path(), "sync").shown());
+    // The node that failed goes first and costs nothing.
+    shows!("diff-after-failure", cluster.run(folder.path(), "diff").shown());
+
+    let json = cluster.run(folder.path(), "verify -o json --timeout 1s").json_lines().pop().unwrap();
+    assert_eq!(json["event"], "finished");
+    assert_eq!(json["exitCode"], 5);
+    let failed = &json["pools"]["gpu"]["nodes"][0];
+    assert_eq!(failed["end"]["state"], "failed", "{failed}");
+    assert!(failed["explanation"]["lookAt"].as_str().unwrap().contains("journalctl"), "{failed}");
+}
+
+#[test]
+fn a_node_that_never_answers_is_rolled_back() {
+    let pool = POOL.replace("2m", "2s");
+    let files = [("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", KUBELET)];
+    let cluster = Cluster::start(&["gpu"], 2, &["gpu-1=deaf"]);
+    shows!("sync-rolled-back", cluster.run(Folder::committed(&files).path(), "sync --rollback-on-failure").shown());
+}
+
+#[test]
+fn a_reader_that_goes_away_neither_stops_a_rollout_nor_hides_how_it_ended() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 2, &["gpu-2=validate-error"]);
+    for format in ["text", "json"] {
+        let mut child = cluster
+            .command(folder.path(), &format!("sync -o {format}"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut first = [0];
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut first).unwrap();
+        drop(out);
+        assert_eq!(child.wait().unwrap().code(), Some(5), "{format}");
+    }
+    let status = cluster.run(folder.path(), "status").out;
+    assert!(status.contains("1 failed"), "{status}");
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 2, &[]);
+    let before = cluster.embedded().api().revision();
+    let dry = cluster.run(folder.path(), "sync --dry-run");
+    assert_eq!(dry.exit, 0);
+    assert!(dry.out.contains("2 nodes to assign"), "{}", dry.out);
+    assert_eq!(cluster.embedded().api().revision(), before);
+}
+
+#[test]
+fn the_first_command_of_a_newcomer() {
+    let folder = gpu();
+    let mut command = crate::program::nodecfg(folder.path());
+    command.args(["sync", "--sandbox", "--sandbox-nodes", "2", "--sandbox-speed", "100"]);
+    shows!("sync-sandbox", Run::of(command).shown());
+}
