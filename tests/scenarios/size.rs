@@ -31,7 +31,7 @@ async fn converges(mut start: Start, pools: usize, nodes: usize) {
     let cluster = start.up().await;
     let history = cluster.history().await;
     let all = pools * nodes;
-    cluster.sync(&repository, &[]).await.exits(0).says(&format!("Done: {all} nodes {all} converged"));
+    cluster.sync(&repository, &[]).await.exits(0).says(&format!("{all} nodes: {all} converged."));
     assert!(cluster.states().await.values().all(|state| state.settled() && state.source.is_some()));
     assert_eq!(history.end().await.assigned().len(), all, "each node once");
     let log = &cluster.sandbox().wire().log;

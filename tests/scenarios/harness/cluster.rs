@@ -91,7 +91,7 @@ impl Cluster {
     pub(super) async fn start(start: Start) -> Self {
         let home = TempDir::new().unwrap();
         let kubeconfig = home.path().join("kubeconfig");
-        let Start { host, nodes, faults } = start;
+        let Start { host, nodes, faults, later } = start;
         let faults = faults.into_iter().collect();
         let (client, server) = match host {
             Host::Sandbox(character) => {
@@ -104,7 +104,11 @@ impl Cluster {
                 (client, Server::Real { kubelets, control_plane })
             }
         };
-        Self { home, client, server }
+        let cluster = Self { home, client, server };
+        for (node, fault) in later {
+            cluster.fault(&node, Some(fault)).await;
+        }
+        cluster
     }
 
     /// Ends it.

@@ -125,11 +125,12 @@ pub struct Start {
     host: Host,
     nodes: Vec<NodeSpec>,
     faults: Vec<FaultSpec>,
+    later: Vec<(String, Fault)>,
 }
 
 impl Start {
     fn new(host: Host) -> Self {
-        Self { host, nodes: Vec::new(), faults: Vec::new() }
+        Self { host, nodes: Vec::new(), faults: Vec::new(), later: Vec::new() }
     }
 
     fn version(&self) -> &'static str {
@@ -164,6 +165,12 @@ impl Start {
     /// What goes wrong on a node from the start.
     pub fn fault(mut self, node: &str, fault: Fault) -> Self {
         self.faults.push(FaultSpec { node: Some(NodeName::new(node).unwrap()), fault });
+        self
+    }
+
+    /// What goes wrong on a node that has started well: one that stops to acknowledge looks like any other beforehand.
+    pub fn later(mut self, node: &str, fault: Fault) -> Self {
+        self.later.push((node.to_owned(), fault));
         self
     }
 
