@@ -13,7 +13,7 @@ pub(super) fn code(text: &str) -> String {
 pub(super) fn prose(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     // Within code, entities and backslashes would show; without a closing backtick there is no code.
-    let paired = text.matches('`').count() % 2 == 0;
+    let paired = text.matches('`').count().is_multiple_of(2);
     let mut in_code = false;
     for character in text.chars() {
         match character {
