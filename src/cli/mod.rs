@@ -1,7 +1,7 @@
 //! The command line: one file per command, each with its arguments and one function.
 //!
 //! Here the environment is read, streams are opened and the runtime is started; errors of every stage become an exit code
-//! and a report in [`failure`], and nowhere else. The library below never looks at the terminal or the environment.
+//! and a report in `failure`, and nowhere else. The library below never looks at the terminal or the environment.
 
 use std::ffi::OsString;
 use std::io::Write as _;

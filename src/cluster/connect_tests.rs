@@ -1,3 +1,5 @@
+//! Which cluster is found, from which kubeconfig and which environment.
+
 use super::*;
 
 fn environment() -> Environment {

@@ -189,13 +189,15 @@ fn tls_error(error: &(dyn StdError + 'static)) -> Option<String> {
     tls_error(error.downcast_ref::<std::io::Error>()?.get_ref()?)
 }
 
-/// The text at the end of the chain, which is the cause; the outer texts only repeat the layers of the client.
+/// The text at the end of the chain, which is the cause; the outer texts only repeat the layers of the client. Without the
+/// link into its own manual that rustls appends.
 fn innermost(error: &(dyn StdError + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
     }
-    last.to_string()
+    let text = last.to_string();
+    text.split_once(": https://docs.rs/").map_or(text.clone(), |(cause, _)| cause.to_owned())
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! Every way in which an attempt can fail, told apart.
+
 use std::sync::Arc;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! The lock against a server that keeps one Lease.
+
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};

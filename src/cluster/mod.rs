@@ -14,6 +14,7 @@ mod items;
 pub mod lease;
 pub mod observe;
 pub mod operation;
+pub mod permission;
 mod proxy;
 pub mod reader;
 pub mod retry;

@@ -1,3 +1,5 @@
+//! Lists, pages and expired continuations, as they come over the wire.
+
 use std::time::Duration;
 
 use serde_json::json;

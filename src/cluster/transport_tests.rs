@@ -1,3 +1,5 @@
+//! What is sent again, for how long, and what is said about it.
+
 use std::io::Write;
 
 use serde_json::json;

@@ -94,7 +94,7 @@ struct OpenWatch {
 struct Trouble {
     attempts: u32,
     since: Instant,
-    _struggle: Struggle,
+    struggle: Option<Struggle>,
 }
 
 impl Follower {
@@ -162,14 +162,12 @@ impl Follower {
     async fn fail(&mut self, failure: Failure) -> Result<(), ClusterError> {
         self.open = None;
         let transport = &self.reader.transport;
-        let trouble = self.trouble.get_or_insert_with(|| Trouble {
-            attempts: 0,
-            since: clock::instant(),
-            _struggle: transport.struggle(&self.operation, &failure),
-        });
+        let trouble =
+            self.trouble.get_or_insert_with(|| Trouble { attempts: 0, since: clock::instant(), struggle: None });
         trouble.attempts += 1;
         match transport.decide(&failure, trouble.attempts, trouble.since) {
             Decision::RetryAfter(delay) => {
+                trouble.struggle.get_or_insert_with(|| transport.struggle(&self.operation, &failure));
                 tracing::debug!(attempts = trouble.attempts, ?delay, "watching again: {}", failure.summary());
                 tokio::time::sleep(delay).await;
                 Ok(())

@@ -1,3 +1,5 @@
+//! A watch across closed connections, outages and expired versions.
+
 use std::pin::pin;
 
 use futures::StreamExt;

@@ -1,3 +1,5 @@
+//! What a writer sends, and what it makes of the answers.
+
 use super::*;
 
 fn spec() -> ConfigMapSpec {

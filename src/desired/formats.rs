@@ -1,5 +1,5 @@
 //! The files that users write: `nodecfg.yaml` (Fleet) and `pool.yaml` (NodePool), as types. The JSON Schemas come from
-//! these types; [`read`](super::read) fills them from a document. Every field that the types have, the reader knows, and
+//! these types; `read` fills them from a document. Every field that the types have, the reader knows, and
 //! a test holds them together.
 
 use std::borrow::Cow;
@@ -77,7 +77,7 @@ pub struct FleetSpec {
 #[derive(Debug, Clone, Default, JsonSchema)]
 #[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodePoolSpec {
-    /// The nodes of the pool. Default: those labelled nodecfg.dev/pool=<pool>. `{}` selects every node.
+    /// The nodes of the pool. Default: those labelled `nodecfg.dev/pool=<pool>`. `{}` selects every node.
     #[schemars(with = "LabelSelector")]
     pub node_selector: Option<LabelSelector>,
     /// The higher pool wins a node that several select; equal priority is an error. Default 0.

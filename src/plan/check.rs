@@ -202,18 +202,20 @@ impl Checker<'_> {
 
     /// Invariant 5: only what this fleet manages, and nothing that is in use.
     fn prunable(&mut self) {
+        // Asked for thousands of ConfigMaps and thousands of nodes: each is gone through once.
+        let mut used: BTreeSet<(&str, &str)> = BTreeSet::new();
+        for node in self.observed.nodes.values() {
+            let status = &node.status;
+            let named = [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().flatten();
+            used.extend(named.filter_map(|source| source.config_map.as_ref()).map(|map| (&*map.namespace, &*map.name)));
+        }
         for name in &self.plan.prunable {
             let subject = format!("ConfigMap {name}");
             let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: name.clone() };
             let ours =
                 self.observed.config_maps.get(&key).is_some_and(|map| map.fleet.as_ref() == Some(&self.plan.fleet));
             self.require(ours, &subject, "would be pruned without being this fleet's");
-            let named =
-                |source: &Option<ConfigSource>| source.as_ref().and_then(ConfigMapKey::of).as_ref() == Some(&key);
-            let used = self.observed.nodes.values().any(|node| {
-                let status = &node.status;
-                [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().any(named)
-            });
+            let used = used.contains(&(&*key.namespace, &*key.name));
             self.require(!used, &subject, "would be pruned while a node refers to it");
         }
     }

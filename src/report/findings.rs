@@ -31,7 +31,7 @@ impl<'a> Shown<'a> {
             let text = snapshot.text(&place.file)?;
             // A file that is empty or a place that is the whole file has nothing to underline.
             (place.offset.saturating_add(place.len) <= text.len() && !text.is_empty())
-                .then(|| NamedSource::new(&*place.file, text.to_string()).with_language("yaml"))
+                .then(|| NamedSource::new(&place.file, text.to_string()).with_language("yaml"))
         });
         let elsewhere =
             |place: &Place| source.is_none() || finding.place.as_ref().is_none_or(|at| at.file != place.file);

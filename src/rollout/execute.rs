@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 
 use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream::{self, FuturesUnordered};
 use jiff::Timestamp;
 use json_patch::Patch;
@@ -16,7 +17,7 @@ use super::progress::Progress;
 use super::{Outcome, StopReason};
 use crate::clock;
 use crate::cluster::writer::{ConfigMapSpec, Created};
-use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
+use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
 use crate::desired::Desired;
 use crate::names::{NodeName, PoolName};
 use crate::observed::{Node, Observed};
@@ -69,7 +70,7 @@ enum Answer {
     Changed(NodeName),
     Refused(NodeName, ClusterError),
     RolledBack(NodeName, Result<(), ClusterError>),
-    Reread(NodeName, Result<Option<Node>, ClusterError>),
+    Reread(NodeName, Box<Result<Option<Node>, ClusterError>>),
 }
 
 /// A request that waits for its turn.
@@ -92,7 +93,8 @@ pub async fn verify(
 /// Carries the plan out. The lock must be held as long as `writer` is used; `lock_lost` ends when it is not.
 ///
 /// # Errors
-/// When a ConfigMap cannot be created. No node has been touched then.
+/// When something that it takes is not allowed: nothing has been written then. When a ConfigMap cannot be created: no node
+/// has been touched then.
 pub async fn execute(
     rollout: Rollout<'_>,
     reader: &ClusterReader,
@@ -101,6 +103,7 @@ pub async fn execute(
     stop: watch::Receiver<Stop>,
     listener: &mut dyn FnMut(Timestamp, &Progress),
 ) -> Result<Execution, ClusterError> {
+    check_permissions(rollout.plan, reader).await?;
     create_config_maps(rollout.plan, writer, listener).await?;
     let mut commentary = Commentary::start(writer.clone(), rollout.plan);
     let execution = {
@@ -113,6 +116,25 @@ pub async fn execute(
     };
     commentary.finish().await;
     Ok(execution)
+}
+
+/// Makes sure that the rollout may do what it will have to, so that it does not end half way.
+async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), ClusterError> {
+    let on_nodes = |verb| Operation::on_all(verb, Resource::Nodes, None);
+    let mut needed = Vec::new();
+    if plan.config_maps.iter().any(|map| map.create) {
+        needed.push(Operation::on_all(Verb::Create, Resource::ConfigMaps, Some(plan.namespace.as_str())));
+    }
+    if plan.has_changes() {
+        // A node whose patch meets somebody else's change is read again.
+        needed.extend([Verb::Patch, Verb::Get].map(on_nodes));
+    }
+    if plan.pools.iter().any(|pool| pool.steps().next().is_some()) {
+        needed.push(on_nodes(Verb::Watch));
+    }
+    // All at once, and the first refusal in order is told.
+    let answers = join_all(needed.into_iter().map(|operation| reader.check_allowed(operation))).await;
+    answers.into_iter().collect()
 }
 
 async fn create_config_maps(
@@ -171,7 +193,7 @@ async fn run(
         .flat_map(|pool| pool.steps())
         .filter_map(|step| rollout.observed.nodes.get(&step.node))
     {
-        runner.step(Input::Observed(node.clone()));
+        runner.step(Input::Observed(Box::new(node.clone())));
     }
     runner.drive(reader, writer, lock_lost, stop).await;
     Execution { outcome: runner.machine.outcome(), error: runner.error }
@@ -200,7 +222,7 @@ impl Runner<'_> {
                 Command::RollBack(node, patch) => self.queue.push_back(Request::RollBack(node, patch)),
                 Command::Tell(progress) => {
                     (self.listener)(now, &progress);
-                    if let Progress::Stopped { pool, .. } = progress {
+                    if let Progress::Stopped { pool, .. } = *progress {
                         stopped.push(pool);
                     }
                 }
@@ -294,21 +316,23 @@ impl Runner<'_> {
             Answer::RolledBack(node, result) => {
                 self.step(Input::RolledBack(node, result.map_err(|error| error.to_string())));
             }
-            Answer::Reread(node, Ok(current)) => {
-                let decision = current.and_then(|current| {
-                    let Rollout { desired, observed, options, .. } = self.rollout;
-                    let decision = redecide(desired, observed, options, self.pool_of.get(&node)?, &current)?;
-                    Some((current, decision))
-                });
-                self.step(Input::Changed(node, decision));
-            }
-            Answer::Reread(node, Err(error)) => self.step(Input::Refused(node, error.to_string())),
+            Answer::Reread(node, current) => match *current {
+                Ok(current) => {
+                    let decision = current.and_then(|current| {
+                        let Rollout { desired, observed, options, .. } = self.rollout;
+                        let decision = redecide(desired, observed, options, self.pool_of.get(&node)?, &current)?;
+                        Some(Box::new((current, decision)))
+                    });
+                    self.step(Input::Changed(node, decision));
+                }
+                Err(error) => self.step(Input::Refused(node, error.to_string())),
+            },
         }
     }
 
     fn seen(&mut self, event: NodeEvent) {
         match event {
-            NodeEvent::Upsert(node) => self.step(Input::Observed(*node)),
+            NodeEvent::Upsert(node) => self.step(Input::Observed(node)),
             NodeEvent::Deleted(node) => self.step(Input::Gone(node)),
             NodeEvent::Relisted(nodes) => {
                 let present: BTreeSet<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
@@ -318,7 +342,7 @@ impl Runner<'_> {
                     self.step(Input::Gone(node));
                 }
                 for node in nodes {
-                    self.step(Input::Observed(node));
+                    self.step(Input::Observed(Box::new(node)));
                 }
             }
         }
@@ -340,7 +364,7 @@ async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterW
         }
         (Request::Reread(node), _) => {
             let result = reader.node(&node).await;
-            Answer::Reread(node, result)
+            Answer::Reread(node, Box::new(result))
         }
         // Without a writer the machine only watches: it has been told so and asks for no patches.
         (Request::Assign(node, _) | Request::RollBack(node, _), None) => Answer::Changed(node),

@@ -3,65 +3,16 @@
 //! Pools are rolled out side by side, each within its own budget. The machine does no IO and reads no clock, so that every
 //! order of events can be tried in a test.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use json_patch::Patch;
 
+use super::Outcome;
 use super::pool::PoolRun;
-use super::progress::Progress;
-use super::{Outcome, StopReason};
+pub use super::signals::{Command, Input, Mode};
+use super::signals::{Context, Timers};
 use crate::names::{NodeName, PoolName};
-use crate::observed::Node;
-use crate::plan::{Decision, Plan};
-
-/// How a plan is carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mode {
-    /// Whether nodes are assigned. If not, the machine only watches them converge (`verify`).
-    pub assign: bool,
-    /// Whether a failed node is pointed back at what it had before.
-    pub rollback_on_failure: bool,
-    /// A time limit that replaces each pool's own, if given.
-    pub timeout: Option<Duration>,
-}
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Input {
-    /// The rollout may begin: the ConfigMaps are there and the watch stands.
-    Start,
-    /// A node, as the watch shows it.
-    Observed(Node),
-    /// A node left the cluster.
-    Gone(NodeName),
-    /// A node was assigned.
-    Assigned(NodeName),
-    /// A node was not assigned, since somebody had changed it; this is what planning says of it now. `None`: it is gone.
-    Changed(NodeName, Option<(Node, Decision)>),
-    /// A node was not assigned: the server's words.
-    Refused(NodeName, String),
-    /// The patch of a node was not sent after all: nothing is known of it to the server.
-    Withdrawn(NodeName),
-    /// A node was pointed back, or (with the server's words) was not.
-    RolledBack(NodeName, Result<(), String>),
-    /// Time passed.
-    Tick,
-    /// No further node shall be started.
-    Stop(StopReason),
-}
-
-/// What to do.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Command {
-    /// Send this patch for this node. Answered by [`Input::Assigned`], [`Input::Changed`] or [`Input::Refused`].
-    Assign(NodeName, Patch),
-    /// Send this patch for this node. Answered by [`Input::RolledBack`].
-    RollBack(NodeName, Patch),
-    /// Tell the user.
-    Tell(Progress),
-}
+use crate::plan::Plan;
 
 /// A rollout in progress.
 #[derive(Debug)]
@@ -69,16 +20,6 @@ pub struct Machine {
     pools: BTreeMap<PoolName, PoolRun>,
     pool_of: BTreeMap<NodeName, PoolName>,
     timers: Timers,
-}
-
-/// When a node or a pool wants to be looked at again.
-#[derive(Debug, Default)]
-pub(super) struct Timers(BTreeSet<(Timestamp, PoolName, Option<usize>)>);
-
-impl Timers {
-    pub(super) fn wake(&mut self, at: Timestamp, pool: &PoolName, node: Option<usize>) {
-        self.0.insert((at, pool.clone(), node));
-    }
 }
 
 impl Machine {
@@ -110,7 +51,8 @@ impl Machine {
             Input::Assigned(node) => self.on(&node, now, &mut commands, PoolRun::assigned),
             Input::Withdrawn(node) => self.on(&node, now, &mut commands, |pool, index, _| pool.withdrawn(index)),
             Input::Changed(node, None) => self.on(&node, now, &mut commands, PoolRun::gone),
-            Input::Changed(node, Some((current, decision))) => {
+            Input::Changed(node, Some(anew)) => {
+                let (current, decision) = *anew;
                 self.on(&node, now, &mut commands, |pool, index, context| {
                     pool.changed(index, &current, decision, context);
                 });
@@ -150,11 +92,7 @@ impl Machine {
     }
 
     fn tick(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
-        while let Some((at, name, node)) = self.timers.0.first().cloned() {
-            if at > now {
-                break;
-            }
-            self.timers.0.pop_first();
+        while let Some((name, node)) = self.timers.due(now) {
             if let Some(pool) = self.pools.get_mut(&name) {
                 pool.woken(node, &mut Context { now, commands, timers: &mut self.timers });
             }
@@ -164,7 +102,7 @@ impl Machine {
     /// When [`Input::Tick`] is next needed.
     #[must_use]
     pub fn next_tick(&self) -> Option<Timestamp> {
-        self.timers.0.first().map(|(at, _, _)| *at)
+        self.timers.next()
     }
 
     /// Whether nothing more will be done.
@@ -173,7 +111,7 @@ impl Machine {
         self.pools.values().all(PoolRun::is_finished)
     }
 
-    /// How it ended, or stands. `now` is only needed for nodes that are still on their way.
+    /// How it ended, or stands.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         Outcome { pools: self.pools.iter().map(|(name, pool)| (name.clone(), pool.outcome())).collect() }
@@ -183,18 +121,5 @@ impl Machine {
     #[must_use]
     pub fn budget_of(&self, pool: &PoolName) -> Option<(usize, usize)> {
         self.pools.get(pool).map(PoolRun::budget)
-    }
-}
-
-/// What a pool needs while it handles one input.
-pub(super) struct Context<'a> {
-    pub(super) now: Timestamp,
-    pub(super) commands: &'a mut Vec<Command>,
-    pub(super) timers: &'a mut Timers,
-}
-
-impl Context<'_> {
-    pub(super) fn tell(&mut self, progress: Progress) {
-        self.commands.push(Command::Tell(progress));
     }
 }

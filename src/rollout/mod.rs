@@ -18,6 +18,7 @@ pub mod execute;
 pub mod machine;
 mod pool;
 pub mod progress;
+mod signals;
 
 #[cfg(test)]
 mod properties;

@@ -104,7 +104,7 @@ impl World {
         if let Some(node) = self.nodes.remove(&name) {
             let node = change(node);
             self.nodes.insert(name, node.clone());
-            self.tell(Input::Observed(node));
+            self.tell(Input::Observed(Box::new(node)));
         }
     }
 
@@ -128,13 +128,13 @@ impl World {
                         self.nodes.insert(name.clone(), node.clone());
                         self.touched.remove(&name);
                         let decision = decide(&node).expect("the pool is there");
-                        self.tell(Input::Changed(name, Some((node, decision))));
+                        self.tell(Input::Changed(name, Some(Box::new((node, decision)))));
                     }
                     _ => {
                         node.source = self.target.source().cloned();
                         self.nodes.insert(name.clone(), node.clone());
                         self.tell(Input::Assigned(name));
-                        self.tell(Input::Observed(node));
+                        self.tell(Input::Observed(Box::new(node)));
                     }
                 }
             }

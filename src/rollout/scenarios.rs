@@ -52,7 +52,7 @@ impl Story {
             match command {
                 Command::Assign(node, _) => assigned.push(node.to_string()),
                 Command::RollBack(node, _) => self.rolled_back.push(node),
-                Command::Tell(progress) => self.told.push(progress),
+                Command::Tell(progress) => self.told.push(*progress),
             }
         }
         assigned
@@ -65,18 +65,18 @@ impl Story {
     /// The assignment is answered, and the node converges.
     fn converge(&mut self, name: &str) -> Vec<String> {
         self.assigned(name);
-        self.tell(Input::Observed(on(node(name, "a"), &Self::target())))
+        self.tell(Input::Observed(Box::new(on(node(name, "a"), &Self::target()))))
     }
 
     fn assigned(&mut self, name: &str) {
         let more = self.tell(Input::Assigned(node_name(name)));
         assert!(more.is_empty(), "an answer alone starts nobody");
-        self.tell(Input::Observed(Node { source: Some(Self::target()), ..node(name, "a") }));
+        self.tell(Input::Observed(Box::new(Node { source: Some(Self::target()), ..node(name, "a") })));
     }
 
     fn refuse(&mut self, name: &str) -> Vec<String> {
         self.assigned(name);
-        self.tell(Input::Observed(refusing(node(name, "a"), &Self::target(), error_text::VALIDATE)))
+        self.tell(Input::Observed(Box::new(refusing(node(name, "a"), &Self::target(), error_text::VALIDATE))))
     }
 
     fn wait(&mut self, seconds: i64) -> Vec<String> {
@@ -114,7 +114,7 @@ fn the_next_node_starts_the_moment_one_converges() {
 fn a_watch_faster_than_the_answer_is_not_lost() {
     let mut story = Story::new([node("n1", "a")], policy(1), ASSIGN);
     story.tell(Input::Start);
-    story.tell(Input::Observed(on(node("n1", "a"), &Story::target())));
+    story.tell(Input::Observed(Box::new(on(node("n1", "a"), &Story::target()))));
     story.tell(Input::Assigned(node_name("n1")));
     assert_eq!(story.end("n1"), End::Converged);
     assert!(story.machine.is_finished());
@@ -141,9 +141,9 @@ fn a_canary_that_loses_readiness_soaks_anew() {
     story.converge("n1");
     story.wait(30);
     let unready = Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Story::target()) };
-    story.tell(Input::Observed(unready));
+    story.tell(Input::Observed(Box::new(unready)));
     assert!(story.wait(40).is_empty(), "the first soak counts for nothing");
-    story.tell(Input::Observed(on(node("n1", "a"), &Story::target())));
+    story.tell(Input::Observed(Box::new(on(node("n1", "a"), &Story::target()))));
     assert!(story.wait(59).is_empty());
     assert_eq!(story.wait(1), ["n2", "n3"]);
 }
@@ -237,7 +237,11 @@ fn a_node_that_was_down_before_does_not_stop_the_others() {
     let mut story = Story::new(nodes, policy(2), ASSIGN);
     assert_eq!(story.tell(Input::Start), ["n1", "n2"], "n1 costs nothing, n2 takes what the budget leaves");
     story.tell(Input::Assigned(node_name("n1")));
-    story.tell(Input::Observed(Node { ready: Readiness::Unknown, source: Some(Story::target()), ..node("n1", "a") }));
+    story.tell(Input::Observed(Box::new(Node {
+        ready: Readiness::Unknown,
+        source: Some(Story::target()),
+        ..node("n1", "a")
+    })));
     assert_eq!(story.converge("n2"), ["n3"]);
     story.wait(301);
     assert!(matches!(story.end("n1"), End::Failed { .. }));
@@ -271,19 +275,19 @@ fn somebody_elses_change_meanwhile_is_planned_anew_or_left() {
     // Somebody pointed n1 at a ConfigMap of their own just before our patch arrived.
     let theirs = on(node("n1", "a"), &source("theirs"));
     let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &theirs).unwrap();
-    assert_eq!(story.tell(Input::Changed(node_name("n1"), Some((theirs, decision)))), ["n2"]);
+    assert_eq!(story.tell(Input::Changed(node_name("n1"), Some(Box::new((theirs, decision))))), ["n2"]);
     assert!(matches!(story.end("n1"), End::LeftAlone { why } if why.is_blocked()));
 
     // Our own patch arrived, and its answer was lost on the way.
     let ours = Node { source: Some(Story::target()), ..node("n2", "a") };
     let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &ours).unwrap();
-    story.tell(Input::Changed(node_name("n2"), Some((ours, decision))));
+    story.tell(Input::Changed(node_name("n2"), Some(Box::new((ours, decision)))));
     assert_eq!(story.end("n2"), End::InFlight);
-    assert_eq!(story.tell(Input::Observed(on(node("n2", "a"), &Story::target()))), ["n3"]);
+    assert_eq!(story.tell(Input::Observed(Box::new(on(node("n2", "a"), &Story::target())))), ["n3"]);
 
     // Somebody points n3 away after it was assigned.
     story.assigned("n3");
-    story.tell(Input::Observed(on(node("n3", "a"), &source("theirs"))));
+    story.tell(Input::Observed(Box::new(on(node("n3", "a"), &source("theirs")))));
     assert_eq!(story.end("n3"), End::Changed { to: Some(source("theirs")) });
     assert!(story.machine.is_finished());
     assert!(!story.machine.outcome().is_complete());
@@ -294,7 +298,7 @@ fn an_event_from_before_the_assignment_is_no_change_by_others() {
     let mut story = Story::new([node("n1", "a")], policy(1), ASSIGN);
     story.tell(Input::Start);
     story.tell(Input::Assigned(node_name("n1")));
-    story.tell(Input::Observed(node("n1", "a")));
+    story.tell(Input::Observed(Box::new(node("n1", "a"))));
     assert_eq!(story.end("n1"), End::InFlight);
 }
 
@@ -324,13 +328,23 @@ fn an_assignment_that_was_not_sent_is_taken_back() {
 }
 
 #[test]
+fn a_configuration_that_failed_before_is_given_to_nobody_else() {
+    let mut nodes = three();
+    nodes[0] = refusing(nodes[0].clone(), &Story::target(), error_text::VALIDATE);
+    let mut story = Story::new(nodes, policy(3), ASSIGN);
+    assert!(story.tell(Input::Start).is_empty(), "the budget would allow two more");
+    assert_eq!(story.stopped(), Some(StopReason::TooManyFailures { failures: 1, max_failures: 0 }));
+    assert!(story.machine.is_finished());
+}
+
+#[test]
 fn verifying_waits_without_assigning() {
     let mode = Mode { assign: false, rollback_on_failure: false, timeout: Some(Duration::from_secs(30)) };
     let mut story = Story::new(three(), policy(1), mode);
     assert!(story.tell(Input::Start).is_empty());
     // Somebody else's sync moves them, all at once.
     for name in ["n1", "n2"] {
-        assert!(story.tell(Input::Observed(on(node(name, "a"), &Story::target()))).is_empty());
+        assert!(story.tell(Input::Observed(Box::new(on(node(name, "a"), &Story::target())))).is_empty());
         assert_eq!(story.end(name), End::Converged);
     }
     story.wait(30);

@@ -208,7 +208,6 @@ fn check_bounds(schema: &Value, value: &Value, path: &str, errors: &mut Vec<Fiel
         }
     };
     // Counts are far below 2^52.
-    #[allow(clippy::cast_precision_loss)]
     match value {
         Value::Number(number) => {
             let measured = number.as_f64().unwrap_or_default();

@@ -72,7 +72,7 @@ impl Watch {
         let selector = selector(resource, query)?;
         let version = query.number("resourceVersion")?;
         let timeout = query.number("timeoutSeconds")?.map_or(Duration::from_secs(45 * 60), Duration::from_secs);
-        let now = Instant::now();
+        let now = crate::clock::instant();
         let mut store = api.lock();
         let signal = store.subscribe(&resource.collection);
         let mut over = None;
@@ -154,7 +154,7 @@ impl Watch {
                     }
                 }
                 () = tokio::time::sleep_until(wake) => {
-                    let now = Instant::now();
+                    let now = crate::clock::instant();
                     if now >= self.deadline {
                         return None;
                     }

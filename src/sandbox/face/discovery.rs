@@ -1,5 +1,5 @@
 //! Discovery: which groups, versions and resources there are, one document a group version and, from 1.26 on, all in
-//! one (`apidiscovery.k8s.io`). Lists exactly what [`served`](super::served) has.
+//! one (`apidiscovery.k8s.io`). Lists exactly what `served` has.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};

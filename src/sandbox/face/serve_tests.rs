@@ -1,3 +1,5 @@
+//! Serving over TLS on loopback, with a real client.
+
 use std::time::Instant;
 
 use axum::routing::get;

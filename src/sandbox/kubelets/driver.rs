@@ -65,7 +65,7 @@ impl Driver {
         Self {
             client,
             options,
-            began: Instant::now(),
+            began: crate::clock::instant(),
             slots: Vec::new(),
             by_name: HashMap::new(),
             timers: BinaryHeap::new(),

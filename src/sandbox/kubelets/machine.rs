@@ -350,9 +350,12 @@ impl SimKubelet {
             self.sync.poked = true;
         }
         self.report = Loop { poked: false, next: now + self.period() };
+        // Readiness comes first: a Node that called its configuration active while it still showed the readiness of the
+        // process before would look converged for a moment.
+        self.turn = self.next_turn(now);
+        self.keep_readiness(now, outputs);
         self.write_status(outputs);
         outputs.push(Output::Event { reason: "Starting", message: "Starting kubelet.".to_owned() });
-        self.turn = self.next_turn(now);
     }
 
     fn begin_trial(&mut self, now: Moment) {

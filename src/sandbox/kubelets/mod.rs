@@ -1,7 +1,7 @@
 //! Simulated kubelets with Dynamic Kubelet Configuration: what a kubelet 1.21 with `--dynamic-config-dir` does to its
 //! Node, as recorded from a real one (`tests/data/recordings/kubelet-1.21-dynamic-config.jsonl`).
 //!
-//! [`machine`] is one kubelet without any IO, with [`signals`] for what goes in and comes out; [`verdict`] says whether it
+//! [`machine`] is one kubelet without any IO, with [`signals`] for what goes in and comes out; [`mod@verdict`] says whether it
 //! would load a text; [`fault`] makes it misbehave. [`running`] runs any number of them against an API server, simulated or
 //! real. Nothing here runs pods, and nothing here may know what nodecfg intends: the only thing the two halves share is the
 //! Node.

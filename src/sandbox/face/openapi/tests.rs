@@ -1,3 +1,5 @@
+//! The OpenAPI documents, as kubectl asks for them.
+
 use std::collections::BTreeSet;
 
 use super::super::served::tests::definition;

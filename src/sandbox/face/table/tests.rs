@@ -1,3 +1,5 @@
+//! Tables, column by column.
+
 use serde_json::json;
 
 use super::super::served::tests::definition;

@@ -1,3 +1,5 @@
+//! The request log, and every fault on the wire.
+
 use std::time::{Duration, Instant};
 
 use axum::routing::get;

@@ -1,0 +1,219 @@
+//! The fleet that the benchmarks work on: a repository of many pools, and a cluster of many nodes in every state that
+//! matters to planning. Made of text and plain values; knows no cluster.
+
+#![allow(dead_code, reason = "each benchmark uses its own part")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use nodecfg::contract::{ConfigSource, ConfigStatus};
+use nodecfg::desired::{Desired, POOL_LABEL, PoolTarget, build};
+use nodecfg::names::{FleetName, NamespaceName, NodeName};
+use nodecfg::observed::{ConfigMapKey, FetchedConfigMap, KubeletVersion, ManagedConfigMap, Node, Observed, Readiness};
+use nodecfg::plan::Options;
+use nodecfg::repository::Snapshot;
+
+/// The fleet's name.
+pub const FLEET: &str = "bench";
+/// The size that targets are set for.
+pub const NODES: usize = 15_000;
+/// The pools of that size.
+pub const POOLS: usize = 200;
+
+const BASE: &str = "\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true, cacheTTL: 2m}
+  x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}
+authorization:
+  mode: Webhook
+  webhook: {cacheAuthorizedTTL: 5m, cacheUnauthorizedTTL: 30s}
+cgroupDriver: systemd
+clusterDNS: [10.96.0.10, fd00::10]
+clusterDomain: cluster.local
+rotateCertificates: true
+serverTLSBootstrap: true
+staticPodPath: /etc/kubernetes/manifests
+maxPods: 110
+evictionHard:
+  memory.available: 200Mi
+  nodefs.available: 10%
+  nodefs.inodesFree: 5%
+  imagefs.available: 15%
+kubeReserved: {cpu: 100m, memory: 512Mi}
+systemReserved: {cpu: 100m, memory: 256Mi}
+featureGates: {DynamicKubeletConfig: true, RotateKubeletServerCertificate: true}
+nodeStatusUpdateFrequency: 10s
+nodeStatusReportFrequency: 5m
+syncFrequency: 1m
+imageMinimumGCAge: 2m
+volumeStatsAggPeriod: 1m
+runtimeRequestTimeout: 15m
+serializeImagePulls: false
+containerLogMaxSize: 20Mi
+containerLogMaxFiles: 5
+eventRecordQPS: 5
+registryPullQPS: 10
+";
+
+/// The name of a pool.
+pub fn pool_name(pool: usize) -> String {
+    format!("pool-{pool:03}")
+}
+
+/// The files of a repository, by path: one base, and for each pool its own file, a merge patch and a JSON patch. Every
+/// fourth pool selects by expressions. `revision` changes the configuration of every pool.
+pub fn repository(pools: usize, revision: usize, max_unavailable: &str) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::from([
+        (
+            "nodecfg.yaml".to_owned(),
+            format!(
+                "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata:\n  name: {FLEET}\nspec:\n  rollout:\n    \
+                 maxUnavailable: {max_unavailable}\n    convergenceTimeout: 10m\n"
+            ),
+        ),
+        ("base/kubelet.yaml".to_owned(), BASE.to_owned()),
+    ]);
+    for pool in 0..pools {
+        let name = pool_name(pool);
+        let mut yaml = format!(
+            "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata:\n  name: {name}\nspec:\n  kubelet:\n    \
+             base: ../../base/kubelet.yaml\n    patches: [merge.yaml, json.yaml]\n"
+        );
+        if pool % 4 == 0 {
+            let _ = write!(
+                yaml,
+                "  nodeSelector:\n    matchExpressions:\n    - {{key: {POOL_LABEL}, operator: In, values: [{name}, \
+                 {name}-b]}}\n    - {{key: example.com/draining, operator: DoesNotExist}}\n"
+            );
+        }
+        let file = |file: &str| format!("pools/{name}/{file}");
+        files.insert(file("pool.yaml"), yaml);
+        files.insert(
+            file("kubelet.yaml"),
+            format!("maxPods: {}\nnodeLeaseDurationSeconds: {}\n", 20 + pool, 40 + revision),
+        );
+        files.insert(
+            file("merge.yaml"),
+            format!("kubeReserved:\n  memory: {}Mi\nimageGCHighThresholdPercent: 80\n", 512 + pool),
+        );
+        files.insert(
+            file("json.yaml"),
+            "- {op: test, path: /evictionHard/memory.available, value: 200Mi}\n- {op: replace, path: \
+             /evictionHard/memory.available, value: 1Gi}\n"
+                .to_owned(),
+        );
+    }
+    files
+}
+
+/// The files as a snapshot.
+pub fn snapshot(files: &BTreeMap<String, String>) -> Snapshot {
+    Snapshot::of_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
+}
+
+/// What the repository asks for.
+pub fn desired(pools: usize, revision: usize) -> Desired {
+    let built = build(&snapshot(&repository(pools, revision, "10%")));
+    built.desired.unwrap_or_else(|| panic!("the benchmark's repository is wrong: {:?}", built.findings))
+}
+
+/// Where ConfigMaps go.
+pub fn namespace() -> NamespaceName {
+    NamespaceName::new("kube-system").unwrap()
+}
+
+/// What the planner is allowed.
+pub fn options() -> Options {
+    Options { namespace: namespace(), take_over: false, allow_empty: false }
+}
+
+/// As a kubelet reports a source that it took.
+pub fn taken(source: &ConfigSource) -> ConfigSource {
+    let mut taken = source.clone();
+    if let Some(map) = &mut taken.config_map {
+        map.uid = Some(format!("uid-of-{}", map.name));
+        map.resource_version = Some("1".to_owned());
+    }
+    taken
+}
+
+/// The node, pointed at `source` and running it.
+pub fn running(mut node: Node, source: &ConfigSource) -> Node {
+    node.source = Some(source.clone());
+    node.status = ConfigStatus {
+        assigned: Some(taken(source)),
+        active: Some(taken(source)),
+        last_known_good: Some(taken(source)),
+        error: None,
+    };
+    node
+}
+
+/// What a pool's nodes shall run.
+pub fn source_of(desired: &Desired, pool: usize) -> ConfigSource {
+    let pool = desired.pools.values().nth(pool).unwrap();
+    match &pool.target {
+        PoolTarget::Config(rendered) => rendered.source(&namespace()),
+        PoolTarget::Local => unreachable!("every pool of the benchmark has a configuration"),
+    }
+}
+
+/// A cluster of Ready nodes spread over the pools of `ran`, each running what that asked for; `None`: their local
+/// configuration. One node in 50 is not Ready.
+pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
+    let sources: Option<Vec<ConfigSource>> = ran.map(|ran| (0..pools).map(|pool| source_of(ran, pool)).collect());
+    let mut observed =
+        Observed { server_version: "v1.21.14".to_owned(), resource_version: "1".to_owned(), ..Observed::default() };
+    for index in 0..nodes {
+        let pool = index % pools;
+        let name = NodeName::new(format!("{}-{:05}.example.com", pool_name(pool), index / pools)).unwrap();
+        let node = Node {
+            uid: format!("00000000-0000-4000-8000-{index:012}"),
+            labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool_name(pool))]),
+            kubelet_version: KubeletVersion::parse("v1.21.14"),
+            ready: if index % 50 == 49 { Readiness::NotReady } else { Readiness::Ready },
+            ..Node::named(name.clone())
+        };
+        let node = match sources.as_ref().and_then(|sources| sources.get(pool)) {
+            Some(source) => running(node, source),
+            None => node,
+        };
+        observed.nodes.insert(name, node);
+    }
+    if let Some(ran) = ran {
+        add_config_maps(&mut observed, ran);
+    }
+    observed
+}
+
+/// Puts the ConfigMaps of a revision into the cluster, metadata and content.
+pub fn add_config_maps(observed: &mut Observed, ran: &Desired) {
+    for pool in ran.pools.values() {
+        let PoolTarget::Config(rendered) = &pool.target else { continue };
+        let key = ConfigMapKey { namespace: namespace().to_string(), name: rendered.config_map.clone() };
+        let managed = ManagedConfigMap {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            uid: format!("uid-of-{}", key.name),
+            fleet: FleetName::new(FLEET).ok(),
+            pool: Some(pool.name.clone()),
+            content_hash: Some(rendered.hash.to_string()),
+            commit: None,
+            created: None,
+            deleting: false,
+        };
+        let fetched = FetchedConfigMap {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            uid: managed.uid.clone(),
+            immutable: true,
+            data: BTreeMap::from([("kubelet".to_owned(), rendered.canonical.clone())]),
+            ..FetchedConfigMap::default()
+        };
+        observed.config_maps.insert(key.clone(), managed);
+        observed.contents.insert(key, Some(fetched));
+    }
+}

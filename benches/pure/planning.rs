@@ -1,0 +1,52 @@
+//! Planning and checking 15,000 nodes in 200 pools.
+
+use std::hint::black_box;
+
+use criterion::Criterion;
+use nodecfg::desired::Desired;
+use nodecfg::observed::Observed;
+use nodecfg::plan::{check, make, membership, questions};
+
+use super::fleet::{NODES, POOLS, add_config_maps, desired, namespace, observed, options};
+
+/// A cluster that has been through many revisions, none of whose ConfigMaps was ever pruned.
+fn with_old_revisions(mut observed: Observed, revisions: usize) -> Observed {
+    for revision in 10..10 + revisions {
+        add_config_maps(&mut observed, &desired(POOLS, revision));
+    }
+    observed
+}
+
+pub fn planning(criterion: &mut Criterion) {
+    let wanted = desired(POOLS, 2);
+    let before = desired(POOLS, 1);
+    let cases: [(&str, Observed); 4] = [
+        ("nothing to do", observed(NODES, POOLS, Some(&wanted))),
+        ("all nodes from the local configuration", observed(NODES, POOLS, None)),
+        ("all nodes from another revision", observed(NODES, POOLS, Some(&before))),
+        ("nothing to do, 2000 old ConfigMaps", with_old_revisions(observed(NODES, POOLS, Some(&wanted)), 10)),
+    ];
+    let mut group = criterion.benchmark_group("15,000 nodes in 200 pools");
+    group.sample_size(10);
+    for (name, observed) in &cases {
+        assert!(check(&plan(&wanted, observed), observed).is_empty());
+        group.bench_function(format!("plan and check, {name}"), |bencher| {
+            bencher.iter(|| {
+                black_box(questions(&wanted, observed, &namespace()));
+                let plan = plan(&wanted, observed);
+                black_box(check(&plan, observed));
+                plan
+            });
+        });
+    }
+    let (_, busiest) = &cases[2];
+    group.bench_function("membership", |bencher| bencher.iter(|| black_box(membership(&wanted, &busiest.nodes))));
+    group.bench_function("plan", |bencher| bencher.iter(|| plan(&wanted, busiest)));
+    let planned = plan(&wanted, busiest);
+    group.bench_function("check", |bencher| bencher.iter(|| black_box(check(&planned, busiest))));
+    group.finish();
+}
+
+fn plan(wanted: &Desired, observed: &Observed) -> nodecfg::plan::Plan {
+    make(wanted, observed, &options()).unwrap_or_else(|problems| panic!("no plan: {problems:?}"))
+}

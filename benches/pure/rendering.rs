@@ -1,0 +1,44 @@
+//! Reading, rendering and canonicalising the configurations of 200 pools.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput};
+use nodecfg::desired::{ContentHash, PoolTarget, build};
+use nodecfg::document::Document;
+
+use super::fleet;
+
+pub fn rendering(criterion: &mut Criterion) {
+    let files = fleet::repository(fleet::POOLS, 1, "10%");
+    let snapshot = fleet::snapshot(&files);
+    let desired = fleet::desired(fleet::POOLS, 1);
+    let rendered: Vec<_> = desired
+        .pools
+        .values()
+        .filter_map(|pool| match &pool.target {
+            PoolTarget::Config(rendered) => Some(rendered),
+            PoolTarget::Local => None,
+        })
+        .collect();
+
+    let mut group = criterion.benchmark_group("200 pools");
+    group.sample_size(20);
+    group.bench_function("from files to rendered configurations", |bencher| bencher.iter(|| build(&snapshot)));
+    let bytes = rendered.iter().map(|rendered| rendered.canonical.len()).sum::<usize>();
+    group.throughput(Throughput::Bytes(u64::try_from(bytes).unwrap()));
+    group.bench_function("canonical form and hash", |bencher| {
+        bencher.iter(|| {
+            for rendered in &rendered {
+                black_box(ContentHash::of(rendered.document.canonical().as_bytes()));
+            }
+        });
+    });
+    group.bench_function("parse a canonical form", |bencher| {
+        bencher.iter(|| {
+            for rendered in &rendered {
+                black_box(Document::parse(&rendered.path, &rendered.canonical));
+            }
+        });
+    });
+    group.finish();
+}

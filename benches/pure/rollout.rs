@@ -1,0 +1,80 @@
+//! Judging nodes, and the rollout's state machine through a whole rollout of 15,000 nodes, without a cluster.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BatchSize, Criterion, Throughput};
+use jiff::Timestamp;
+use nodecfg::judge::{Patience, Target, judge};
+use nodecfg::names::NodeName;
+use nodecfg::observed::{Node, Observed};
+use nodecfg::plan::{Plan, make};
+use nodecfg::rollout::machine::{Command, Input, Machine, Mode};
+
+use super::fleet::{self, NODES, POOLS};
+
+/// What the watch shows of a node from its assignment to its convergence.
+type Story = [Node; 2];
+
+fn stories(plan: &Plan, observed: &Observed) -> BTreeMap<NodeName, Story> {
+    let mut stories = BTreeMap::new();
+    for pool in &plan.pools {
+        let Target::Source(source) = &pool.target else { continue };
+        for step in pool.steps() {
+            let node = observed.nodes.get(&step.node).unwrap();
+            let assigned = Node { source: Some(source.clone()), ..node.clone() };
+            stories.insert(step.node.clone(), [assigned, fleet::running(node.clone(), source)]);
+        }
+    }
+    stories
+}
+
+/// Runs a rollout in which every node converges at once.
+fn roll_out(plan: &Plan, stories: &BTreeMap<NodeName, Story>) -> Machine {
+    let mode = Mode { assign: true, rollback_on_failure: false, timeout: None };
+    let mut machine = Machine::new(plan, mode);
+    let mut now = Timestamp::UNIX_EPOCH;
+    let mut commands: VecDeque<Command> = machine.step(Input::Start, now).into();
+    while let Some(command) = commands.pop_front() {
+        let Command::Assign(node, patch) = command else { continue };
+        black_box(patch);
+        now += Duration::from_millis(1);
+        let [assigned, converged] = stories.get(&node).unwrap().clone();
+        for input in [Input::Assigned(node), Input::Observed(assigned), Input::Observed(converged)] {
+            commands.extend(machine.step(input, now));
+        }
+    }
+    assert!(machine.is_finished());
+    machine
+}
+
+pub fn rollout(criterion: &mut Criterion) {
+    let wanted = fleet::desired(POOLS, 2);
+    let observed = fleet::observed(NODES, POOLS, Some(&fleet::desired(POOLS, 1)));
+    let plan = make(&wanted, &observed, &fleet::options()).unwrap_or_else(|problems| panic!("no plan: {problems:?}"));
+    let stories = stories(&plan, &observed);
+    let targets: BTreeMap<_, _> =
+        plan.pools.iter().flat_map(|pool| pool.steps().map(|step| (&step.node, &pool.target))).collect();
+
+    let mut group = criterion.benchmark_group("15,000 nodes in 200 pools");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(u64::try_from(NODES).unwrap()));
+    group.bench_function("judge", |bencher| {
+        bencher.iter(|| {
+            for (node, target) in &targets {
+                for seen in stories.get(*node).unwrap() {
+                    black_box(judge(target, seen, Patience::STATE_ONLY));
+                }
+            }
+        });
+    });
+    group.bench_function("a whole rollout in the state machine", |bencher| {
+        bencher.iter_batched(|| (), |()| roll_out(&plan, &stories), BatchSize::PerIteration);
+    });
+    group.bench_function("the outcome of a rollout", |bencher| {
+        let machine = roll_out(&plan, &stories);
+        bencher.iter(|| machine.outcome());
+    });
+    group.finish();
+}

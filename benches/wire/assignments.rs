@@ -1,0 +1,117 @@
+//! 1,000 nodes assigned with a budget of 100%, against the same PATCH requests from a plain HTTP client. Both are processes
+//! of their own, both send 16 requests at a time, and both are timed by the server: from the arrival of the first PATCH of
+//! a Node to the answer to the last. The kubelets do nothing.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use futures::stream;
+use http::header::CONTENT_TYPE;
+use nodecfg::names::PoolName;
+use nodecfg::sandbox::nodes;
+use serde_json::json;
+
+use super::program::nodecfg;
+use super::served::{Served, World, client};
+use super::{fleet, quantile};
+
+/// The argument that makes this program the plain client.
+pub const BARE: &str = "bare-client";
+const NODES: usize = 1_000;
+/// As `nodecfg sync` has it.
+const CONCURRENCY: usize = 16;
+const ROUNDS: usize = 9;
+
+pub async fn measure() {
+    println!("{:>6}  {:>14} {:>12} {:>6} {:>10}", "images", "bare PATCHes s", "nodecfg s", "ratio", "events");
+    for images in [10, 50] {
+        let (mut bare, mut synced, mut ratios, mut events) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let (plain, _) = round(images, true).await;
+            let (sync, told) = round(images, false).await;
+            ratios.push(sync / plain);
+            bare.push(plain);
+            synced.push(sync);
+            events.push(told);
+        }
+        let median = |values: &[f64]| quantile(values, 0.5);
+        println!(
+            "{images:>6}  {:>14.3} {:>12.3} {:>6.2} {:>10.0}   (ratios {:.2} to {:.2})",
+            median(&bare),
+            median(&synced),
+            median(&ratios),
+            median(&events),
+            quantile(&ratios, 0.0),
+            quantile(&ratios, 1.0),
+        );
+    }
+}
+
+/// The seconds that all assignments took, and how many Events had come by then.
+async fn round(images: usize, plain: bool) -> (f64, f64) {
+    let served = Served::start(World { nodes: NODES, pools: 1, images, kubelets: None }).await;
+    let repository = served.repository(&fleet::repository(1, 1, "100%"));
+    let kubeconfig = served.kubeconfig();
+    let mut command = if plain {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.arg(BARE).arg(&kubeconfig).stdout(Stdio::null());
+        command
+    } else {
+        let (repository, kubeconfig) = (repository.to_string_lossy(), kubeconfig.to_string_lossy());
+        nodecfg(["sync", &*repository, "--kubeconfig", &*kubeconfig])
+    };
+    let mut stamps = served.stamps();
+    let mut child = command.spawn().expect("the program starts");
+    let (mut first, mut answered, mut events) = (None::<Instant>, 0, 0_u32);
+    let spent = loop {
+        let wait = tokio::time::timeout(Duration::from_secs(60), stamps.recv()).await;
+        let stamp = wait.expect("the client goes on").expect("the sandbox lives");
+        match (stamp.verb, stamp.resource.as_str(), stamp.answered) {
+            // nodecfg asks what the server keeps with one dry-run patch before it plans; that is no assignment.
+            ("patch", "nodes", None) if stamp.dry_run => {}
+            ("patch", "nodes", None) => _ = first.get_or_insert(stamp.arrived),
+            ("patch", "nodes", Some(at)) if !stamp.dry_run => {
+                answered += 1;
+                if answered == NODES {
+                    break at - first.expect("arrived before");
+                }
+            }
+            ("create", "events", Some(_)) => events += 1,
+            _ => {}
+        }
+    };
+    // The kubelets will never answer: there is nothing to wait for.
+    child.kill().expect("the program can be ended");
+    child.wait().expect("the program ends");
+    served.stop().await;
+    (spent.as_secs_f64(), f64::from(events))
+}
+
+/// The plain client: the patches that nodecfg sends, and nothing else.
+pub async fn bare(arguments: &[String]) {
+    let kubeconfig = arguments.first().expect("a kubeconfig");
+    let (client, _) = client(Path::new(kubeconfig)).await;
+    let source = json!({"configMap": {"kubeletConfigKey": "kubelet", "name": "bench-pool-000-bbbbbbbbbb", "namespace": "kube-system"}});
+    let patch = json!([
+        {"op": "test", "path": "/spec/configSource", "value": null},
+        {"op": "add", "path": "/spec/configSource", "value": source},
+    ]);
+    let body = patch.to_string().into_bytes();
+    let specs = nodes::generic(NODES, &[PoolName::new(fleet::pool_name(0)).unwrap()], "v1.21.14").unwrap();
+    stream::iter(specs)
+        .map(|spec| {
+            let (client, body) = (client.clone(), body.clone());
+            async move {
+                let request = http::Request::patch(format!("/api/v1/nodes/{}?fieldManager=bare", spec.name))
+                    .header(CONTENT_TYPE, "application/json-patch+json")
+                    .body(body)
+                    .unwrap();
+                client.request_text(request).await.expect("the patch is taken");
+            }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .collect::<Vec<()>>()
+        .await;
+}

@@ -1,0 +1,122 @@
+//! A sandbox served over HTTPS, with a stamp on every request as it arrives and as it is answered.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use nodecfg::names::PoolName;
+use nodecfg::sandbox::face::serve::{Options, Serving, serve};
+use nodecfg::sandbox::face::wire::ApiRequest;
+use nodecfg::sandbox::kubelets::{Fault, FaultSpec};
+use nodecfg::sandbox::{Embedded, EmbeddedOptions, nodes};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+use super::fleet;
+
+/// One request as the server saw it.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    pub verb: &'static str,
+    pub resource: String,
+    pub name: String,
+    pub dry_run: bool,
+    pub arrived: Instant,
+    /// Unset for what is told of as it arrives.
+    pub answered: Option<Instant>,
+}
+
+/// Stamps requests, and tells of each as it arrives and again as it is answered.
+#[derive(Clone)]
+struct Stamps(mpsc::UnboundedSender<Stamp>);
+
+/// A served sandbox and the files that a client of it needs.
+pub struct Served {
+    pub embedded: Embedded,
+    serving: Serving,
+    folder: TempDir,
+    stamps: Mutex<Option<mpsc::UnboundedReceiver<Stamp>>>,
+}
+
+/// How a sandbox is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct World {
+    pub nodes: usize,
+    pub pools: usize,
+    pub images: usize,
+    /// How many times faster than real its kubelets are; `None`: they do nothing at all.
+    pub kubelets: Option<f64>,
+}
+
+impl Served {
+    pub async fn start(world: World) -> Self {
+        let pools: Vec<PoolName> =
+            (0..world.pools).map(|pool| PoolName::new(fleet::pool_name(pool)).unwrap()).collect();
+        let idle = FaultSpec { node: None, fault: Fault::NeverAcknowledges };
+        let options = EmbeddedOptions {
+            images: world.images,
+            speed: world.kubelets.unwrap_or(1.0),
+            faults: world.kubelets.is_none().then_some(idle).into_iter().collect(),
+            ..EmbeddedOptions::default()
+        };
+        let specs = nodes::generic(world.nodes, &pools, "v1.21.14").unwrap();
+        let embedded = Embedded::start(options, specs).await.expect("a sandbox");
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let router = Router::new()
+            .fallback_service(embedded.wire().wrap(embedded.api().router()))
+            .layer(from_fn_with_state(Stamps(sender), stamp));
+        let serving = serve(router, Options::default()).await.expect("a free port");
+        let folder = TempDir::new().expect("a temporary folder");
+        embedded.save_kubeconfig(&serving, &folder.path().join("kubeconfig")).expect("a kubeconfig");
+        Self { embedded, serving, folder, stamps: Mutex::new(Some(receiver)) }
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// Writes a repository and says where it is.
+    pub fn repository(&self, files: &BTreeMap<String, String>) -> PathBuf {
+        let root = self.folder.path().join("repository");
+        for (path, text) in files {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("a folder");
+            std::fs::write(path, text).expect("a file");
+        }
+        root
+    }
+
+    /// The stamps from now on. Can be taken once.
+    pub fn stamps(&self) -> mpsc::UnboundedReceiver<Stamp> {
+        self.stamps.lock().unwrap().take().expect("taken once")
+    }
+
+    pub async fn stop(self) {
+        self.embedded.stop(Some(self.serving)).await;
+    }
+}
+
+async fn stamp(State(stamps): State<Stamps>, request: Request, next: Next) -> axum::response::Response {
+    let arrived = Instant::now();
+    let api = ApiRequest::of(request.method(), request.uri(), request.headers());
+    let mut stamp =
+        Stamp { verb: api.verb, resource: api.resource, name: api.name, dry_run: api.dry_run, arrived, answered: None };
+    // Nobody listens in most measurements.
+    let _ = stamps.0.send(stamp.clone());
+    let response = next.run(request).await;
+    stamp.answered = Some(Instant::now());
+    let _ = stamps.0.send(stamp);
+    response
+}
+
+/// A client of the sandbox from its kubeconfig, over HTTPS as any other.
+pub async fn client(kubeconfig: &Path) -> (kube::Client, Arc<str>) {
+    use nodecfg::cluster::connect::{ConnectOptions, Environment, connect};
+    let options = ConnectOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
+    let connection = connect(&options, &Environment::default()).await.expect("a client");
+    (connection.client, connection.server.into())
+}

@@ -1,0 +1,55 @@
+//! 15,000 nodes in 200 pools: what it costs to create them in a sandbox, to show the plan, to roll it out, and to find
+//! that there is nothing to do; with Nodes of three sizes.
+
+use std::time::Instant;
+
+use super::fleet::{self, NODES, POOLS};
+use super::program::{Cost, nodecfg, run, shown};
+use super::served::{Served, World};
+
+/// Container images that a Node lists. A kubelet reports 50 unless told otherwise.
+const IMAGES: [usize; 3] = [0, 50, 200];
+/// How many times faster than real the kubelets are: a rollout shall wait for nodecfg and not for them.
+const SPEED: f64 = 1000.0;
+
+pub async fn measure() {
+    println!("{:>6}  {:<28} {:>8} {:>8} {:>10}", "images", "", "wall s", "cpu s", "peak MB");
+    for images in IMAGES {
+        let began = Instant::now();
+        let served = Served::start(World { nodes: NODES, pools: POOLS, images, kubelets: Some(SPEED) }).await;
+        println!("{images:>6}  {:<28} {:>8.2}", "create the sandbox's nodes", began.elapsed().as_secs_f64());
+        let repository = served.repository(&fleet::repository(POOLS, 1, "10%"));
+        let kubeconfig = served.kubeconfig();
+        let (repository, kubeconfig) = (repository.to_string_lossy(), kubeconfig.to_string_lossy());
+        let command = |name| nodecfg([name, &*repository, "--kubeconfig", &*kubeconfig]);
+        row(images, "diff, all nodes to assign", &run(command("diff")).await);
+        row(images, "sync, all nodes to assign", &run(command("sync")).await);
+        let log = &served.embedded.wire().log;
+        log.clear();
+        row(images, "sync, nothing to do", &run(command("sync")).await);
+        let requests = log.counters();
+        let writes = log.writes();
+        for _ in 0..2 {
+            row(images, "sync, nothing to do", &run(command("sync")).await);
+        }
+        println!("        requests of a sync with nothing to do:");
+        for ((verb, resource), count) in requests {
+            let resource = if resource.is_empty() { "(version)" } else { &resource };
+            println!("        {count:>6}  {verb} {resource}");
+        }
+        for write in writes {
+            println!("        writes: {write}");
+        }
+        served.stop().await;
+    }
+}
+
+fn row(images: usize, what: &str, cost: &Cost) {
+    println!(
+        "{images:>6}  {what:<28} {:>8.2} {:>8} {:>10}  {}",
+        cost.wall.as_secs_f64(),
+        shown(cost.cpu),
+        shown(cost.peak),
+        cost.status
+    );
+}

@@ -1,0 +1,229 @@
+//! What happens to single nodes of a pool: answers to patches, what the watch shows, and what the judge makes of it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::roster::{Group, Phase, Rollback};
+use super::{Gate, PoolRun, elapsed};
+use crate::judge::{Failure, Patience, Verdict, Waiting, judge};
+use crate::observed::Node;
+use crate::plan::{Action, Decision, LeftAlone, Step, Why, back_patch, is_healthy};
+use crate::rollout::StopReason;
+use crate::rollout::progress::Progress;
+use crate::rollout::signals::{Command, Context};
+
+/// How often an assignment that met somebody else's change is planned anew before the node is left as it is.
+const REPLANS: u8 = 3;
+
+impl PoolRun {
+    pub(in crate::rollout) fn assigned(&mut self, number: usize, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
+        context.tell(Progress::Assigned {
+            pool: self.name.clone(),
+            node: node.name.clone(),
+            from: node.from.clone(),
+            to: self.target.clone(),
+        });
+        self.nodes.update(number, |node| node.waiting = Waiting::NotAcknowledged);
+        self.watch(number, context);
+    }
+
+    /// Its turn has not come after all. Only asked for once the pool has stopped: nothing starts it again.
+    pub(in crate::rollout) fn withdrawn(&mut self, number: usize) {
+        if self.nodes.get(number).is_some_and(|node| node.phase == Phase::Assigning) {
+            self.nodes.set(number, Phase::Pending);
+        }
+    }
+
+    pub(in crate::rollout) fn refused(&mut self, number: usize, error: String, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
+        context.tell(Progress::Refused { pool: self.name.clone(), node: node.name.clone(), error: error.clone() });
+        let group = node.group;
+        self.nodes.set(number, Phase::Refused { error });
+        self.count_failure(number, group, context);
+        self.start_more(context);
+    }
+
+    /// The assignment met a change; `decision` is what planning says of the node as it is now.
+    pub(in crate::rollout) fn changed(
+        &mut self,
+        number: usize,
+        current: &Node,
+        decision: Decision,
+        context: &mut Context<'_>,
+    ) {
+        let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
+        let (name, replans) = (node.name.clone(), node.replans + 1);
+        self.nodes.update(number, |node| node.replans = replans);
+        let may_retry = replans <= REPLANS && self.stopped.is_none();
+        match decision {
+            Decision::Step(Step { action: Action::Assign { patch }, from, .. }) if may_retry => {
+                context.commands.push(Command::Assign(name, patch.clone()));
+                self.nodes.update(number, |node| (node.from, node.patch) = (from, Some(patch)));
+            }
+            // Our own patch, answered to nobody, or somebody who wanted the same.
+            Decision::Step(Step { action: Action::Await { .. }, .. })
+            | Decision::LeaveAlone(LeftAlone { why: Why::Converged, .. }) => {
+                self.assigned(number, context);
+                self.observed(number, current, context);
+            }
+            Decision::LeaveAlone(LeftAlone { why: why @ (Why::Adopted { .. } | Why::Conflict { .. }), .. }) => {
+                self.nodes.set(number, Phase::LeftAlone(why));
+                self.tell_changed(number, current, context);
+            }
+            Decision::LeaveAlone(_) | Decision::Step(_) => {
+                self.nodes.set(number, Phase::Changed { to: current.source.clone() });
+                self.tell_changed(number, current, context);
+            }
+        }
+        self.replace_canary(number);
+        self.canaries_settled(context);
+        self.start_more(context);
+    }
+
+    fn tell_changed(&self, number: usize, current: &Node, context: &mut Context<'_>) {
+        if let Some(node) = self.nodes.get(number) {
+            let (pool, to) = (self.name.clone(), current.source.clone());
+            context.tell(Progress::Changed { pool, node: node.name.clone(), to });
+        }
+    }
+
+    pub(in crate::rollout) fn gone(&mut self, number: usize, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number).filter(|node| node.phase != Phase::Gone) else { return };
+        context.tell(Progress::Gone { pool: self.name.clone(), node: node.name.clone() });
+        self.nodes.set(number, Phase::Gone);
+        self.replace_canary(number);
+        self.canaries_settled(context);
+        self.start_more(context);
+    }
+
+    pub(in crate::rollout) fn observed(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        if seen.deleting && self.nodes.in_phase(number, &Phase::Pending).is_some() {
+            self.gone(number, context);
+            return;
+        }
+        let healthy = is_healthy(seen);
+        let on_target = self.target.is_named_by(seen.source.as_ref());
+        let Some(node) = self.nodes.get(number) else { return };
+        let (phase, left_target) = (node.phase.clone(), node.seen_on_target && !on_target);
+        self.nodes.update(number, |node| {
+            node.healthy = healthy;
+            node.seen_on_target |= on_target;
+        });
+        match phase {
+            Phase::Pending if !healthy && self.opened(number) => self.free.push_back(number),
+            Phase::Watching { .. } if left_target && self.mode.assign => {
+                self.nodes.set(number, Phase::Changed { to: seen.source.clone() });
+                self.tell_changed(number, seen, context);
+                self.replace_canary(number);
+            }
+            // The watch can be faster than the answer to the patch; what it shows must not be lost.
+            Phase::Assigning if on_target => {
+                self.assigned(number, context);
+                self.judge_watched(number, seen, context.now, context);
+            }
+            Phase::Watching { since } => self.judge_watched(number, seen, since, context),
+            Phase::Converged { .. } if !left_target => self.judge_converged(number, seen, context),
+            _ => {}
+        }
+        self.canaries_settled(context);
+        self.start_more(context);
+    }
+
+    fn judge_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
+        let Some(tracked) = self.nodes.get(number) else { return };
+        let (pool, node) = (self.name.clone(), tracked.name.clone());
+        let waited = elapsed(since, context.now);
+        let patience = Patience { was_ready: tracked.was_ready, waited, timeout: Some(self.timeout) };
+        match judge(&self.target, seen, patience) {
+            Verdict::Converged => {
+                let seconds = waited.as_secs_f64();
+                self.nodes.set(number, Phase::Converged { seconds });
+                context.tell(Progress::Converged { pool, node, seconds });
+            }
+            // An event from before the assignment.
+            Verdict::Waiting(Waiting::NotAssigned) if self.mode.assign => {}
+            Verdict::Waiting(waiting) if waiting != tracked.waiting => {
+                self.nodes.update(number, |node| node.waiting = waiting.clone());
+                context.tell(Progress::Waiting { pool, node, waiting });
+            }
+            Verdict::Waiting(_) => {}
+            Verdict::Failed(failure) => self.fail(number, failure, waited, context),
+        }
+    }
+
+    /// A converged node may still regress: the kubelet reports an error later, or a canary loses its readiness.
+    fn judge_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        let Some(tracked) = self.nodes.get(number) else { return };
+        let soaking = tracked.group == Group::Canary && self.gate != Gate::Open;
+        let patience = Patience { was_ready: soaking && tracked.was_ready, waited: Duration::ZERO, timeout: None };
+        match judge(&self.target, seen, patience) {
+            Verdict::Failed(failure) => self.fail(number, failure, Duration::ZERO, context),
+            Verdict::Waiting(waiting) if soaking => {
+                let (pool, node) = (self.name.clone(), tracked.name.clone());
+                self.nodes.update(number, |node| node.waiting = waiting.clone());
+                context.tell(Progress::Waiting { pool, node, waiting });
+                self.gate = Gate::Canaries;
+                self.watch(number, context);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn fail(&mut self, number: usize, failure: Failure, waited: Duration, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        context.tell(Progress::Failed { pool: self.name.clone(), node: node.name.clone(), failure: failure.clone() });
+        let (group, was_ready) = (node.group, node.was_ready);
+        let assigned_here = node.patch.is_some() && node.seen_on_target;
+        let rollback = if self.mode.rollback_on_failure && assigned_here {
+            let patch = back_patch(&self.target, node.from.as_ref());
+            context.commands.push(Command::RollBack(node.name.clone(), patch));
+            Rollback::Asked
+        } else {
+            Rollback::No
+        };
+        // A node that was down before and has not answered tells nothing about the configuration.
+        let was_down = !was_ready && matches!(failure, Failure::TimedOut { waiting: Waiting::NotAcknowledged });
+        self.nodes.set(number, Phase::Failed { failure, seconds: waited.as_secs_f64(), rollback });
+        if !was_down && self.mode.assign {
+            self.count_failure(number, group, context);
+        }
+    }
+
+    fn count_failure(&mut self, number: usize, group: Group, context: &mut Context<'_>) {
+        self.failures = self.failures.saturating_add(1);
+        let Some(node) = self.nodes.get(number) else { return };
+        if group == Group::Canary && self.gate != Gate::Open {
+            let reason = StopReason::CanaryFailed { node: node.name.clone() };
+            self.stop(&reason, context);
+        } else if self.failures > self.max_failures {
+            let reason = StopReason::TooManyFailures { failures: self.failures, max_failures: self.max_failures };
+            self.stop(&reason, context);
+        }
+    }
+
+    pub(in crate::rollout) fn rolled_back(
+        &mut self,
+        number: usize,
+        result: Result<(), String>,
+        context: &mut Context<'_>,
+    ) {
+        let name = self.name.clone();
+        let (done, outcome) = match result {
+            Ok(()) => (Rollback::Done, None),
+            Err(error) => (Rollback::No, Some(error)),
+        };
+        self.nodes.update(number, |node| {
+            if let Phase::Failed { rollback, .. } = &mut node.phase {
+                *rollback = done;
+            }
+        });
+        let Some(node) = self.nodes.get(number) else { return };
+        context.tell(match outcome {
+            None => Progress::RolledBack { pool: name, node: node.name.clone(), to: node.from.clone() },
+            Some(error) => Progress::Refused { pool: name, node: node.name.clone(), error },
+        });
+        self.start_more(context);
+    }
+}

@@ -1,0 +1,180 @@
+//! Runs of the binary.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+
+use super::until;
+
+/// A run that has ended.
+pub struct Run {
+    /// The exit code; `None` after a signal.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Run {
+    /// Asserts the exit code.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self}");
+        self
+    }
+
+    /// Asserts that standard output and standard error together have this text, line breaks counting as spaces.
+    #[track_caller]
+    pub fn says(self, text: &str) -> Self {
+        assert!(self.has(text), "{text:?} is missing\n{self}");
+        self
+    }
+
+    /// The opposite of [`says`](Self::says).
+    #[track_caller]
+    pub fn never_says(self, text: &str) -> Self {
+        assert!(!self.has(text), "{text:?} is there\n{self}");
+        self
+    }
+
+    fn has(&self, text: &str) -> bool {
+        flat(&self.out).contains(text) || flat(&self.err).contains(text)
+    }
+
+    /// How many lines of standard error have this text.
+    pub fn lines_with(&self, text: &str) -> usize {
+        self.err.lines().filter(|line| line.contains(text)).count()
+    }
+
+    /// Standard output as one JSON document.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}\n{self}"))
+    }
+
+    /// Standard output as JSON lines.
+    #[track_caller]
+    pub fn json_lines(&self) -> Vec<Value> {
+        let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\n{self}"));
+        self.out.lines().map(read).collect()
+    }
+}
+
+/// Without the line breaks and margins that fit a report to a terminal.
+fn flat(text: &str) -> String {
+    text.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
+}
+
+impl std::fmt::Display for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit {:?}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.out, self.err)
+    }
+}
+
+/// A run in progress. Dropping it kills it.
+pub struct Running {
+    child: Child,
+    out: Stream,
+    err: Stream,
+}
+
+struct Stream {
+    text: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Stream {
+    fn follow(mut source: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let shared = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = source.read(&mut buffer) {
+                shared.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+            }
+        });
+        Self { text, reader: Some(reader) }
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    fn whole(&mut self) -> String {
+        self.reader.take().map(JoinHandle::join);
+        self.text()
+    }
+}
+
+impl Running {
+    /// Starts the binary with these arguments, and nothing of the environment that could lead it to another cluster.
+    pub fn start(home: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nodecfg"));
+        command.args(arguments).current_dir(home).env("HOME", home);
+        for name in
+            ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "NODECFG_REV", "NODECFG_LOG", "HTTPS_PROXY", "https_proxy"]
+        {
+            command.env_remove(name);
+        }
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let out = Stream::follow(child.stdout.take().unwrap());
+        let err = Stream::follow(child.stderr.take().unwrap());
+        Self { child, out, err }
+    }
+
+    /// Waits until standard error has this text.
+    pub async fn until_it_says(&mut self, text: &str) {
+        until(&format!("it says {text:?}"), async || {
+            let said = self.err.text();
+            if let Some(status) = self.child.try_wait().unwrap()
+                && !said.contains(text)
+            {
+                panic!("ended ({status}) without saying {text:?}\n{said}\n{}", self.out.text());
+            }
+            said.contains(text)
+        })
+        .await;
+    }
+
+    /// Sends SIGINT, as Ctrl-C does.
+    pub fn interrupt(&self) {
+        let script = format!("kill -INT {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+    }
+
+    /// Sends SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// The process's id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end.
+    pub async fn end(mut self) -> Run {
+        let mut ended: Option<ExitStatus> = None;
+        until("the run ends", async || {
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+        })
+        .await;
+        Run { code: ended.and_then(|status| status.code()), out: self.out.whole(), err: self.err.whole() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended already unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

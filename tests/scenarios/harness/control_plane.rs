@@ -1,0 +1,240 @@
+//! A real kube-apiserver and etcd as a scenario's cluster: started on loopback, one pair for all scenarios of a process that
+//! need it at the same time, emptied between them, and killed with the last.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Weak};
+
+use http::Request;
+use jiff::Timestamp;
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig as KubeKubeconfig};
+use nodecfg::sandbox::face::kubeconfig::Kubeconfig;
+use nodecfg::sandbox::kubelets::{Faults, Kubelets, Options};
+use nodecfg::sandbox::nodes::{self, NodeSpec};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::cluster::{CONFIG_MAPS, list};
+use super::until;
+
+/// The administrator's bearer token.
+const TOKEN: &str = "scenarios-admin-token";
+
+/// The servers that run now, if any do.
+static RUNNING: Mutex<Weak<Servers>> = Mutex::const_new(Weak::new());
+
+/// The minor version of the kube-apiserver in a folder.
+fn minor(assets: &Path) -> u32 {
+    let binary = assets.join("kube-apiserver");
+    let output = Command::new(&binary).arg("--version").output();
+    let output = output.unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let minor = text.trim().strip_prefix("Kubernetes v1.").and_then(|rest| rest.split('.').next()?.parse().ok());
+    minor.unwrap_or_else(|| panic!("{} --version says {text:?}", binary.display()))
+}
+
+/// Whether the API server in a folder keeps `Node.spec.configSource`: those up to 1.25 do.
+pub(super) fn keeps_config_source(assets: &Path) -> bool {
+    minor(assets) <= 25
+}
+
+/// etcd and kube-apiserver, killed when dropped.
+struct Servers {
+    processes: Vec<Child>,
+    kubeconfig: Kubeconfig,
+    /// Held by the scenario whose turn it is.
+    turn: Arc<Mutex<()>>,
+    data: TempDir,
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        // The API server first, or it would complain about its storage until the end.
+        for process in self.processes.iter_mut().rev() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// A turn at the real servers.
+pub struct ControlPlane {
+    servers: Arc<Servers>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl ControlPlane {
+    /// Waits for a turn, starting the servers if none run, and leads a kubeconfig to them.
+    pub(super) async fn start(assets: &Path, kubeconfig: &Path) -> Self {
+        let servers = {
+            let mut running = RUNNING.lock().await;
+            match running.upgrade() {
+                Some(servers) => servers,
+                None => {
+                    let servers = Arc::new(Servers::start(assets).await);
+                    *running = Arc::downgrade(&servers);
+                    servers
+                }
+            }
+        };
+        let turn = Arc::clone(&servers.turn).lock_owned().await;
+        servers.kubeconfig.save(kubeconfig).unwrap();
+        Self { servers, _turn: turn }
+    }
+
+    /// Empties the cluster of what the scenario before left, and gives it nodes with kubelets.
+    pub(super) async fn populate(&self, specs: Vec<NodeSpec>, faults: Faults, speed: f64) -> (Client, Kubelets) {
+        let client = self.servers.client().await;
+        for (path, only) in [
+            ("/api/v1/nodes", ""),
+            (CONFIG_MAPS, "?labelSelector=app.kubernetes.io/managed-by=nodecfg"),
+            ("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", ""),
+            ("/api/v1/namespaces/default/events", ""),
+        ] {
+            let request = Request::delete(format!("{path}{only}")).body(Vec::new()).unwrap();
+            client.request::<serde_json::Value>(request).await.unwrap();
+        }
+        for map in list(&client, CONFIG_MAPS).await["items"].as_array().unwrap() {
+            let name = map["metadata"]["name"].as_str().unwrap();
+            if name != "kube-root-ca.crt" && name != "extension-apiserver-authentication" {
+                let request = Request::delete(format!("{CONFIG_MAPS}/{name}")).body(Vec::new()).unwrap();
+                client.request::<serde_json::Value>(request).await.unwrap();
+            }
+        }
+        let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&faults)).collect();
+        nodes::create(&client, specs, Timestamp::now(), 2, 8).await.unwrap();
+        let options = Options { speed, faults, ..Options::default() };
+        let kubelets = Kubelets::start(client.clone(), options).await.unwrap();
+        (client, kubelets)
+    }
+
+    /// Ends the turn; the servers end with the last.
+    pub(super) fn stop(self) {}
+}
+
+impl Servers {
+    async fn start(assets: &Path) -> Self {
+        let data = TempDir::new().unwrap();
+        let [etcd, peer, api] = free_ports();
+        let storage = format!("http://127.0.0.1:{etcd}");
+        let peers = format!("http://127.0.0.1:{peer}");
+        let ca_pem = credentials(data.path());
+        let kubeconfig = Kubeconfig { server: format!("https://127.0.0.1:{api}"), ca_pem, token: TOKEN.to_owned() };
+        let mut servers = Self { processes: Vec::new(), kubeconfig, turn: Arc::new(Mutex::new(())), data };
+
+        let mut arguments = vec![
+            format!("--data-dir={}", servers.path("etcd")),
+            format!("--listen-client-urls={storage}"),
+            format!("--advertise-client-urls={storage}"),
+            format!("--listen-peer-urls={peers}"),
+            format!("--initial-advertise-peer-urls={peers}"),
+            format!("--initial-cluster=default={peers}"),
+        ];
+        // What is written here need not survive the machine; etcd 3.4.10 and later can be told.
+        let help = Command::new(assets.join("etcd")).arg("--help").output().unwrap();
+        if [help.stdout, help.stderr].iter().any(|text| String::from_utf8_lossy(text).contains("unsafe-no-fsync")) {
+            arguments.push("--unsafe-no-fsync".to_owned());
+        }
+        servers.spawn(&assets.join("etcd"), &arguments);
+
+        let mut arguments = vec![
+            format!("--etcd-servers={storage}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--secure-port={api}"),
+            format!("--cert-dir={}", servers.path("certificates")),
+            format!("--tls-cert-file={}", servers.path("server.crt")),
+            format!("--tls-private-key-file={}", servers.path("server.key")),
+            format!("--token-auth-file={}", servers.path("tokens.csv")),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", servers.path("accounts.pub")),
+            format!("--service-account-signing-key-file={}", servers.path("accounts.key")),
+            // No controller makes service accounts here.
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+        ];
+        // From 1.22 to 1.25 the field is there and its gate is off.
+        if (22..=25).contains(&minor(assets)) {
+            arguments.push("--feature-gates=DynamicKubeletConfig=true".to_owned());
+        }
+        servers.spawn(&assets.join("kube-apiserver"), &arguments);
+        servers.until_ready().await;
+        servers
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.data.path().join(name).display().to_string()
+    }
+
+    fn spawn(&mut self, binary: &Path, arguments: &[String]) {
+        let name = binary.file_name().unwrap().to_str().unwrap();
+        let log = File::create(self.data.path().join(format!("{name}.log"))).unwrap();
+        let mut command = Command::new(binary);
+        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", binary.display()));
+        self.processes.push(child);
+    }
+
+    async fn client(&self) -> Client {
+        let kubeconfig = KubeKubeconfig::from_yaml(&self.kubeconfig.to_yaml()).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Client::try_from(config).unwrap()
+    }
+
+    /// Waits until the API server is ready and has made its namespaces. When one of the two ends instead, its log says why.
+    async fn until_ready(&mut self) {
+        let client = self.client().await;
+        let logs: Vec<PathBuf> = ["etcd.log", "kube-apiserver.log"].map(|name| self.data.path().join(name)).to_vec();
+        until("the API server is ready", async || {
+            for (process, log) in self.processes.iter_mut().zip(&logs) {
+                if let Some(status) = process.try_wait().unwrap() {
+                    panic!("it ended ({status}):\n{}", fs::read_to_string(log).unwrap_or_default());
+                }
+            }
+            for path in ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/default"] {
+                if client.request_text(Request::get(path).body(Vec::new()).unwrap()).await.is_err() {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
+    }
+}
+
+/// Ports that nobody listens on now. Somebody could before they are used; then the start fails and says so.
+fn free_ports() -> [u16; 3] {
+    [(); 3]
+        .map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
+        .map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// Writes the API server's certificate, the keys of service accounts and the administrator's token; returns the authority
+/// to trust.
+fn credentials(folder: &Path) -> String {
+    let ca_key = KeyPair::generate().unwrap();
+    let mut ca = CertificateParams::default();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
+    let key = KeyPair::generate().unwrap();
+    let server = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
+    let certificate = server.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap();
+    let accounts = KeyPair::generate().unwrap();
+    for (name, text) in [
+        ("server.crt", certificate.pem()),
+        ("server.key", key.serialize_pem()),
+        ("accounts.key", accounts.serialize_pem()),
+        ("accounts.pub", accounts.public_key_pem()),
+        ("tokens.csv", format!("{TOKEN},admin,admin,\"system:masters\"\n")),
+    ] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    ca_pem
+}

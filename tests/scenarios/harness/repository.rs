@@ -1,0 +1,103 @@
+//! A configuration repository under git, in a temporary folder.
+
+use std::fs;
+use std::path::Path;
+
+use git2::{IndexAddOption, Signature};
+use tempfile::TempDir;
+
+/// What every KubeletConfiguration begins with.
+pub const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+/// A repository. It goes when it is dropped.
+pub struct Repository {
+    folder: TempDir,
+    git: git2::Repository,
+}
+
+impl Repository {
+    /// A repository without files and commits.
+    pub fn empty() -> Self {
+        let folder = TempDir::new().unwrap();
+        let git = git2::Repository::init(folder.path()).unwrap();
+        Self { folder, git }
+    }
+
+    /// A commit with these files.
+    pub fn with(files: &[(&str, &str)]) -> Self {
+        let repository = Self::empty();
+        for (path, text) in files {
+            repository.write(path, text);
+        }
+        repository.commit();
+        repository
+    }
+
+    /// Fleet `test`, and a pool `a` of the nodes labelled so, with this in its configuration and the rollout policy.
+    pub fn of_pool(fields: &str, rollout: &str) -> Self {
+        let repository = Self::empty();
+        repository.fleet("test", rollout);
+        repository.pool("a", fields);
+        repository.commit();
+        repository
+    }
+
+    /// Writes `nodecfg.yaml`: the fleet's name, and the rollout policy as lines or `{…}`.
+    pub fn fleet(&self, name: &str, rollout: &str) {
+        let rollout = if rollout.is_empty() { "{}" } else { rollout };
+        self.write(
+            "nodecfg.yaml",
+            &format!(
+                "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata: {{name: {name}}}\nspec:\n  rollout: {rollout}\n"
+            ),
+        );
+    }
+
+    /// Writes the configuration of a pool.
+    pub fn pool(&self, name: &str, fields: &str) {
+        self.write(&format!("pools/{name}/kubelet.yaml"), &format!("{KUBELET}{fields}\n"));
+    }
+
+    /// Writes the `pool.yaml` of a pool, with this as its spec in flow style.
+    pub fn pool_spec(&self, name: &str, spec: &str) {
+        let text =
+            format!("apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {spec}\n");
+        self.write(&format!("pools/{name}/pool.yaml"), &text);
+    }
+
+    /// Writes a file, uncommitted.
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Removes a file, uncommitted.
+    pub fn remove(&self, path: &str) {
+        fs::remove_file(self.folder.path().join(path)).unwrap();
+    }
+
+    /// Commits all that lies in the folder; returns the commit's id.
+    pub fn commit(&self) -> String {
+        let mut index = self.git.index().unwrap();
+        index.add_all(["*"], IndexAddOption::DEFAULT, None).unwrap();
+        index.update_all(["*"], None).unwrap();
+        index.write().unwrap();
+        let tree = self.git.find_tree(index.write_tree().unwrap()).unwrap();
+        let who = Signature::now("Test", "test@example.com").unwrap();
+        let parent = self.git.head().ok().map(|head| head.peel_to_commit().unwrap());
+        let parents: Vec<_> = parent.iter().collect();
+        self.git.commit(Some("HEAD"), &who, &who, "test", &tree, &parents).unwrap().to_string()
+    }
+
+    /// Changes the configuration of a pool in a new commit.
+    pub fn change(&self, pool: &str, fields: &str) -> String {
+        self.pool(pool, fields);
+        self.commit()
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}

@@ -1,0 +1,312 @@
+//! Planning: who belongs where, what is left alone and why, and what must never happen by accident.
+
+use nodecfg::sandbox::face::wire::Form;
+use serde_json::json;
+
+use crate::harness::{Cluster, KUBELET, Repository, Start};
+
+scenarios! {
+    Anything {
+        a_fresh_rollout_converges_and_a_second_sync_changes_nothing,
+        selectors_and_priorities_say_who_belongs_where,
+        contested_nodes_forbid_any_plan,
+        a_foreign_config_map_is_a_conflict_until_taken_over,
+        another_fleets_node_is_left_alone,
+        equal_content_under_another_name_is_adopted_without_a_restart,
+        an_empty_repository_is_guarded,
+        an_empty_selection_is_guarded,
+        a_pool_that_lost_its_nodes_is_guarded,
+        a_kubelet_too_new_is_reported_before_anything_is_written,
+        a_paused_pool_is_left_as_it_is,
+        local_resets_nodes,
+        formatting_alone_changes_nothing,
+    }
+    Sandbox {
+        a_sync_with_nothing_to_do_costs_a_handful_of_requests,
+    }
+}
+
+async fn a_fresh_rollout_converges_and_a_second_sync_changes_nothing(start: Start) {
+    let cluster = start.pool("a", 3).pool("b", 2).up().await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 50%}");
+    repository.pool("a", "maxPods: 110");
+    repository.pool("b", "maxPods: 250");
+    let commit = repository.commit();
+
+    cluster.sync(&repository, &[]).await.exits(0).says("Done: 5 nodes 5 converged");
+    let maps = cluster.config_maps().await;
+    assert_eq!(maps.len(), 2);
+    for (name, map) in &maps {
+        assert_eq!(map["immutable"], true, "{name}");
+        assert_eq!(map["metadata"]["labels"]["nodecfg.dev/fleet"], "test");
+        assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/commit"], commit.as_str());
+    }
+    for (node, state) in cluster.states().await {
+        assert!(state.settled(), "{node}: {state:?}");
+        let pool = node.split('-').next().unwrap();
+        assert!(state.source.unwrap().starts_with(&format!("test-{pool}-")), "{node}");
+    }
+
+    let before = cluster.written().await;
+    cluster.sync(&repository, &[]).await.exits(0).says("No changes:").says("5 as wanted");
+    assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}
+
+async fn a_sync_with_nothing_to_do_costs_a_handful_of_requests(start: Start) {
+    let cluster = start.pool("a", 3).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    cluster.sync(&repository, &[]).await.exits(0);
+
+    let log = &cluster.sandbox().wire().log;
+    log.clear();
+    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
+    let entries = log.entries();
+    let shown: Vec<String> = entries.iter().map(ToString::to_string).collect();
+    let count = |verb: &str, resource: &str| {
+        entries.iter().filter(|entry| entry.request.verb == verb && entry.request.resource == resource).count()
+    };
+    assert_eq!(count("list", "nodes"), 1, "{shown:#?}");
+    assert_eq!(count("list", "configmaps"), 1, "{shown:#?}");
+    let metadata_only = |entry: &nodecfg::sandbox::face::wire::Entry| {
+        entry.request.resource != "configmaps" || entry.request.form == Form::Metadata
+    };
+    assert!(entries.iter().all(metadata_only), "{shown:#?}");
+    let leases = entries.iter().filter(|entry| entry.request.resource == "leases").count();
+    assert!(leases <= 3, "read, take, release: {shown:#?}");
+    assert!(entries.len() - 2 - leases <= 2, "two requests for version and binding: {shown:#?}");
+    assert!(cluster.sandbox().writes().is_empty(), "{shown:#?}");
+    cluster.down().await;
+}
+
+async fn selectors_and_priorities_say_who_belongs_where(start: Start) {
+    let cluster = start
+        .node("in", &[("zone", "north"), ("size", "big")])
+        .node("not-in", &[("zone", "east"), ("size", "big")])
+        .node("exists", &[("zone", "south"), ("spot", "")])
+        .node("both", &[("zone", "north"), ("spot", "")])
+        .node("nowhere", &[("zone", "south")])
+        .up()
+        .await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 100%}");
+    for (pool, max_pods, selector) in [
+        (
+            "north",
+            101,
+            "{matchLabels: {size: big}, matchExpressions: [{key: zone, operator: In, values: [north, west]}]}",
+        ),
+        (
+            "rest",
+            102,
+            "{matchExpressions: [{key: zone, operator: NotIn, values: [north, south]}, {key: spot, operator: DoesNotExist}]}",
+        ),
+        ("spot", 103, "{matchExpressions: [{key: spot, operator: Exists}]}"),
+        ("spot-north", 104, "{matchLabels: {zone: north}, matchExpressions: [{key: spot, operator: Exists}]}"),
+    ] {
+        repository.pool(pool, &format!("maxPods: {max_pods}"));
+        let priority = i32::from(pool == "spot-north") * 10;
+        repository.pool_spec(pool, &format!("{{priority: {priority}, nodeSelector: {selector}}}"));
+    }
+    repository.commit();
+
+    cluster.sync(&repository, &[]).await.exits(0).says("in no pool: nowhere").says("4 converged");
+    for (node, pool) in [("in", "north"), ("not-in", "rest"), ("exists", "spot"), ("both", "spot-north")] {
+        let source = cluster.source(node).await.unwrap();
+        assert_eq!(source.rsplit_once('-').unwrap().0, format!("test-{pool}"), "{node}");
+    }
+    assert_eq!(cluster.source("nowhere").await, None);
+    cluster.down().await;
+}
+
+/// Runs a sync that must be refused with exit code 3, saying this, having written nothing.
+async fn refused(cluster: &Cluster, repository: &Repository, words: &[&str]) {
+    let before = cluster.written().await;
+    let mut run = cluster.sync(repository, &[]).await.exits(3);
+    for text in words {
+        run = run.says(text);
+    }
+    assert_eq!(cluster.written().await, before);
+}
+
+async fn contested_nodes_forbid_any_plan(start: Start) {
+    let cluster = start.pool("a", 2).pool("b", 1).up().await;
+    let repository = Repository::empty();
+    repository.pool("a", "maxPods: 110");
+    repository.pool("b", "maxPods: 110");
+    repository.pool_spec("b", "{nodeSelector: {}}");
+    repository.commit();
+    refused(&cluster, &repository, &["a and b have equal priority and both select node a-1 and 1 other", "priority"])
+        .await;
+    repository.pool_spec("b", "{nodeSelector: {}, priority: -1}");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0);
+    cluster.down().await;
+}
+
+async fn a_foreign_config_map_is_a_conflict_until_taken_over(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), false, None).await;
+    cluster.assign_by_hand("a-1", "by-hand").await;
+    cluster.until_node("a-1", "runs what it was given by hand", |state| state.settled()).await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+
+    let run = cluster.sync(&repository, &[]).await.exits(5);
+    run.says("points at kube-system/by-hand, which nodecfg does not manage; pass --take-over").says("1 blocked");
+    assert_eq!(cluster.source("a-1").await.as_deref(), Some("by-hand"));
+    assert!(cluster.state("a-2").await.settled());
+
+    cluster.sync(&repository, &["--take-over"]).await.exits(0).says("~ maxPods: 50 → 110");
+    assert_eq!(cluster.source("a-1").await, cluster.source("a-2").await);
+    assert!(cluster.config_maps().await.contains_key("by-hand"), "what others made is never deleted");
+    cluster.down().await;
+}
+
+async fn another_fleets_node_is_left_alone(start: Start) {
+    let cluster = start.pool("a", 1).pool("b", 1).up().await;
+    let other = Repository::empty();
+    other.fleet("other", "");
+    other.pool("b", "maxPods: 50");
+    other.commit();
+    cluster.sync(&other, &[]).await.exits(0);
+    let theirs = cluster.source("b-1").await;
+
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 100%}");
+    repository.pool("a", "maxPods: 110");
+    repository.pool_spec("a", "{nodeSelector: {}}");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(5).says("of fleet other; remove it there, or pass --take-over");
+    assert_eq!(cluster.source("b-1").await, theirs);
+    cluster.sync(&repository, &["--take-over"]).await.exits(0);
+    assert_eq!(cluster.source("b-1").await, cluster.source("a-1").await);
+    cluster.down().await;
+}
+
+async fn equal_content_under_another_name_is_adopted_without_a_restart(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    // Equal in content, though not in its bytes.
+    let text = "# by hand\nmaxPods: 110\nkind: 'KubeletConfiguration'\napiVersion: \"kubelet.config.k8s.io/v1beta1\"\n";
+    cluster.create_config_map("by-hand", text, false, None).await;
+    for node in ["a-1", "a-2"] {
+        cluster.assign_by_hand(node, "by-hand").await;
+        cluster.until_node(node, "runs what it was given by hand", |state| state.settled()).await;
+    }
+    let history = cluster.history().await;
+    let before = cluster.written().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    let run = cluster.sync(&repository, &[]).await.exits(0);
+    run.says("runs the wanted content from kube-system/by-hand already; no restart needed").says("No changes:");
+    assert_eq!(cluster.written().await, before);
+    let past = history.end().await;
+    assert!(past.assigned().is_empty());
+    assert_eq!(past.most(|_, state| !state.settled()), 0, "no kubelet restarted");
+    cluster.down().await;
+}
+
+async fn an_empty_repository_is_guarded(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    cluster.sync(&repository, &[]).await.exits(0);
+    repository.remove("pools/a/kubelet.yaml");
+    repository.commit();
+    refused(&cluster, &repository, &["the repository has no pool", "--allow-empty"]).await;
+    let before = cluster.written().await;
+    cluster.sync(&repository, &["--allow-empty"]).await.exits(0).says("still on its configuration; left as it is");
+    assert_eq!(cluster.written().await, before, "nodes keep what they have");
+    cluster.down().await;
+}
+
+async fn an_empty_selection_is_guarded(start: Start) {
+    let cluster = start.pool("z", 3).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    refused(
+        &cluster,
+        &repository,
+        &["none of the 3 nodes of the cluster is selected by any of the 1 pools", "is this the right cluster?"],
+    )
+    .await;
+    cluster.down().await;
+}
+
+async fn a_pool_that_lost_its_nodes_is_guarded(start: Start) {
+    let cluster = start.pool("a", 2).pool("b", 1).up().await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 100%}");
+    repository.pool("a", "maxPods: 110");
+    repository.pool("b", "maxPods: 110");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0);
+
+    repository.pool_spec("a", "{nodeSelector: {matchLabels: {nodecfg.dev/pool: mistyped}}}");
+    repository.commit();
+    refused(
+        &cluster,
+        &repository,
+        &["pool a selects no node, but 2 nodes still run its configuration, a-1 among them", "--allow-empty"],
+    )
+    .await;
+    let before = cluster.written().await;
+    cluster.sync(&repository, &["--allow-empty"]).await.exits(0);
+    assert_eq!(cluster.written().await, before, "the nodes keep what they have");
+    cluster.down().await;
+}
+
+async fn a_kubelet_too_new_is_reported_before_anything_is_written(start: Start) {
+    let cluster = start.node_of_version("a-1", &[("nodecfg.dev/pool", "a")], "v1.24.0").up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    let before = cluster.written().await;
+    let run = cluster.sync(&repository, &[]).await.exits(5);
+    run.says("blocked a-1: kubelet v1.24.0 does not know configSource")
+        .says("dynamic kubelet configuration is in kubelets 1.11 to 1.23");
+    cluster.run("diff", &repository, &[]).await.says("does not know configSource");
+    assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}
+
+async fn a_paused_pool_is_left_as_it_is(start: Start) {
+    let cluster = start.pool("a", 1).pool("b", 1).up().await;
+    let repository = Repository::empty();
+    repository.pool("a", "maxPods: 110");
+    repository.pool_spec("a", "{rollout: {paused: true}}");
+    repository.pool("b", "maxPods: 110");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0).says("left alone a-1: the pool is paused");
+    assert_eq!(cluster.source("a-1").await, None);
+    assert!(cluster.source("b-1").await.is_some());
+    cluster.down().await;
+}
+
+async fn local_resets_nodes(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    cluster.sync(&repository, &[]).await.exits(0);
+
+    repository.remove("pools/a/kubelet.yaml");
+    repository.pool_spec("a", "{kubelet: {local: true}}");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0).says("back to the local configuration").says("2 converged");
+    for node in ["a-1", "a-2"] {
+        let object = cluster.get(&format!("/api/v1/nodes/{node}")).await;
+        assert_eq!(object["spec"].get("configSource"), None, "{node}");
+        assert_eq!(object["status"]["config"], json!({}), "{node}");
+    }
+    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
+    cluster.down().await;
+}
+
+async fn formatting_alone_changes_nothing(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = Repository::of_pool("maxPods: 110\nclusterDNS: [10.96.0.10]\nfailSwapOn: false", "");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let before = cluster.written().await;
+    let text = "\u{feff}# the same, written otherwise\r\nfailSwapOn: false\r\nclusterDNS:\r\n- &dns \"10.96.0.10\"\r\n\
+                maxPods: 110\r\nkind: KubeletConfiguration\r\napiVersion: 'kubelet.config.k8s.io/v1beta1'\r\n";
+    repository.write("pools/a/kubelet.yaml", text);
+    repository.commit();
+    cluster.run("diff", &repository, &[]).await.exits(0);
+    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
+    assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}

@@ -1,0 +1,303 @@
+//! Rollouts: in which order, within which budget, when they stop, and what the user is told.
+
+use nodecfg::sandbox::kubelets::Fault;
+use serde_json::json;
+
+use crate::harness::{Cluster, KUBELET, Repository, Run, Start, State, until};
+
+scenarios! {
+    Anything {
+        config_maps_come_before_nodes,
+        canaries_go_first_and_soak,
+        a_failed_canary_stops_its_pool,
+        the_budget_is_never_exceeded,
+        what_is_broken_goes_first_and_its_old_error_does_not_fail_the_new_assignment,
+        max_failures_stop_a_pool_and_failed_nodes_keep_their_assignment,
+        failed_nodes_are_pointed_back_when_asked,
+        every_way_to_fail_is_explained,
+        failed_to_sync_is_retried_until_mended,
+        a_deleted_config_map_made_again_by_hand_serves,
+        a_node_that_is_active_and_not_ready_has_not_converged,
+        a_node_changed_by_somebody_else_is_left_as_it_is,
+        a_node_that_somebody_else_assigned_alike_is_watched,
+        a_node_deleted_meanwhile_is_no_failure,
+        kubernetes_events_say_what_was_assigned_and_why_it_stopped,
+    }
+}
+
+/// A repository of one pool `a`, with this rollout policy.
+fn repository(rollout: &str) -> Repository {
+    Repository::of_pool("maxPods: 110", rollout)
+}
+
+/// Whether a Node counts against the budget: not Ready, in transition, or failed.
+fn unavailable(_: &str, state: &State) -> bool {
+    !state.settled()
+}
+
+/// The order in which a run's JSON lines tell of one kind of event, by node.
+fn told(run: &Run, event: &str) -> Vec<String> {
+    let lines = run.json_lines();
+    let of_event = lines.iter().filter(|line| line["event"] == event);
+    of_event.map(|line| line["node"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn converged(cluster: &Cluster) -> bool {
+    cluster.states().await.values().all(|state| state.settled() && state.source.is_some())
+}
+
+async fn config_maps_come_before_nodes(start: Start) {
+    let cluster = start.pool("a", 1).pool("b", 1).up().await;
+    let history = cluster.history().await;
+    let repository = Repository::empty();
+    repository.pool("a", "maxPods: 110");
+    repository.pool("b", "maxPods: 120");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0);
+    let first = history.end().await.first_assignment();
+    for (name, map) in cluster.config_maps().await {
+        let created: u64 = map["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        assert!(created < first, "{name}");
+    }
+    cluster.down().await;
+}
+
+async fn canaries_go_first_and_soak(start: Start) {
+    let cluster = start.pool("a", 4).up().await;
+    let repository = repository("{maxUnavailable: 100%, canary: {nodes: 1, soak: 1s}}");
+    let run = cluster.sync(&repository, &["-o", "json"]).await.exits(0);
+    assert_eq!(told(&run, "assigned")[0], "a-1");
+    let lines = run.json_lines();
+    let events: Vec<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
+    let at =
+        |event: &str| events.iter().position(|told| *told == event).unwrap_or_else(|| panic!("{event}: {events:?}"));
+    let (soaking, soaked) = (at("soaking"), at("soaked"));
+    assert!(at("converged") < soaking, "{events:?}");
+    assert_eq!(soaked, soaking + 1, "nothing happens while the canary soaks: {events:?}");
+    let until: jiff::Timestamp = lines[soaking]["until"].as_str().unwrap().parse().unwrap();
+    for line in lines.iter().skip(soaked).filter(|line| line["event"] == "assigned") {
+        let time: jiff::Timestamp = line["time"].as_str().unwrap().parse().unwrap();
+        assert!(time >= until, "{line}");
+    }
+    cluster.down().await;
+}
+
+async fn a_failed_canary_stops_its_pool(start: Start) {
+    let cluster = start.pool("a", 4).pool("b", 2).fault("a-1", Fault::ValidateError).up().await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 100%, maxFailures: 3, canary: {nodes: 1}}");
+    repository.pool("a", "maxPods: 110");
+    repository.pool("b", "maxPods: 110");
+    repository.commit();
+    let history = cluster.history().await;
+    let run = cluster.sync(&repository, &[]).await.exits(5);
+    run.says("stopped pool a: canary a-1 failed").says("2 converged, 1 failed, 3 not started");
+    let assigned = history.end().await.assigned();
+    assert!(!assigned.iter().any(|node| ["a-2", "a-3", "a-4"].contains(&node.as_str())), "{assigned:?}");
+    cluster.down().await;
+}
+
+async fn the_budget_is_never_exceeded(start: Start) {
+    let cluster = start.pool("a", 10).pool("b", 4).up().await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 35%}");
+    repository.pool("a", "maxPods: 110");
+    repository.pool("b", "maxPods: 110");
+    repository.commit();
+    for fields in ["maxPods: 110", "maxPods: 120"] {
+        repository.pool("a", fields);
+        repository.commit();
+        let history = cluster.history().await;
+        cluster.sync(&repository, &[]).await.exits(0);
+        let past = history.end().await;
+        assert_eq!(past.most(|node, state| node.starts_with("a-") && unavailable(node, state)), 3);
+        assert!(past.most(|node, state| node.starts_with("b-") && unavailable(node, state)) <= 1);
+    }
+    cluster.down().await;
+}
+
+async fn what_is_broken_goes_first_and_its_old_error_does_not_fail_the_new_assignment(start: Start) {
+    let cluster = start.pool("a", 4).fault("a-3", Fault::ValidateError).up().await;
+    let repository = repository("{maxUnavailable: 1}");
+    // Its own failure leaves no budget to the one after it.
+    cluster.sync(&repository, &[]).await.exits(5).says("a-3");
+    let failed = cluster.state("a-3").await;
+    assert!(failed.error.unwrap().contains("failed to validate config"));
+    cluster.fault("a-3", None).await;
+
+    repository.change("a", "maxPods: 120");
+    let history = cluster.history().await;
+    let run = cluster.sync(&repository, &["-o", "json"]).await.exits(0);
+    assert_eq!(told(&run, "failed"), Vec::<String>::new());
+    let past = history.end().await;
+    assert_eq!(past.assigned()[0], "a-3", "it was unavailable already and costs nothing");
+    assert_eq!(past.most(unavailable), 1, "nobody else is taken down before it is back");
+    let new = cluster.source("a-3").await;
+    let stale = |state: &&State| state.source == new && state.error.is_some() && state.assigned != new;
+    assert!(past.of("a-3").into_iter().any(|state| stale(&state)), "the old error was there after the new assignment");
+    assert!(converged(&cluster).await);
+    cluster.down().await;
+}
+
+async fn max_failures_stop_a_pool_and_failed_nodes_keep_their_assignment(start: Start) {
+    let cluster = start.pool("a", 9).fault("a-2", Fault::ValidateError).fault("a-4", Fault::LoadError).up().await;
+    let repository = repository("{maxUnavailable: 3, maxFailures: 1}");
+    let run = cluster.sync(&repository, &[]).await.exits(5).says("stopped pool a: 2 failed, 1 allowed (maxFailures)");
+    assert!(run.out.contains("not started"), "{run}");
+    let states = cluster.states().await;
+    let target = states["a-1"].source.clone();
+    assert!(target.is_some());
+    for node in ["a-2", "a-4"] {
+        assert_eq!(states[node].source, target, "{node} keeps its assignment");
+        assert!(states[node].error.is_some(), "{node}");
+    }
+    assert_eq!(states["a-9"].source, None);
+    cluster.down().await;
+}
+
+async fn failed_nodes_are_pointed_back_when_asked(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository("{maxUnavailable: 1}");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let old = cluster.source("a-1").await;
+
+    // A kubelet refuses this; the schema of the configuration has nothing against it.
+    repository.change("a", "maxPods: -5");
+    let run = cluster.sync(&repository, &["--rollback-on-failure"]).await.exits(5);
+    run.says("rolled back").says("failed, rolled back").says("1 failed, 1 not started");
+    for node in ["a-1", "a-2"] {
+        assert_eq!(cluster.source(node).await, old, "{node}");
+    }
+    cluster.until_node("a-1", "runs the old configuration again", State::settled).await;
+    cluster.down().await;
+}
+
+async fn every_way_to_fail_is_explained(start: Start) {
+    let cluster = start
+        .pool("a", 6)
+        .fault("a-1", Fault::NeverAcknowledges)
+        .fault("a-2", Fault::ValidateError)
+        .fault("a-3", Fault::LoadError)
+        .fault("a-4", Fault::SyncError)
+        .fault("a-5", Fault::NotReady)
+        .up()
+        .await;
+    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 3s}");
+    let run = cluster.sync(&repository, &[]).await.exits(5).says("1 converged, 5 failed");
+    let run = run
+        .says("failed a-1: timed out: not acknowledged yet meaning: the node has not taken any notice")
+        .says("likely: the kubelet runs without --dynamic-config-dir")
+        .says("the kubelet is 1.24 or later, or older than 1.11")
+        .says("it must run under a service manager")
+        .says(
+            "failed a-2: failed to validate config, see Kubelet log for details meaning: the kubelet read the \
+               configuration, refused a value in it",
+        )
+        .says(
+            "failed a-3: failed to load config, see Kubelet log for details meaning: the kubelet could not read the \
+               configuration and runs its last known good one",
+        )
+        .says("failed a-4: timed out: failed to sync, retrying: failed to download config, see Kubelet log for details")
+        .says("likely: the ConfigMap was deleted")
+        .says(
+            "failed a-5: timed out: active, Node not Ready yet meaning: the kubelet runs the configuration, and the \
+               Node, Ready before, is not Ready with it",
+        )
+        .says("look at: the kubelet's log on a-2: `journalctl -u kubelet`");
+    assert_eq!(run.lines_with("a/a-6 converged"), 1, "{run}");
+    cluster.down().await;
+}
+
+async fn failed_to_sync_is_retried_until_mended(start: Start) {
+    let cluster = start.pool("a", 1).fault("a-1", Fault::SyncError).up().await;
+    let repository = repository("");
+    let mut run = cluster.start_run("sync", &repository, &["-v"]);
+    run.until_it_says("failed to sync, retrying: failed to download config").await;
+    cluster.fault("a-1", None).await;
+    run.end().await.exits(0).says("1 converged");
+    cluster.down().await;
+}
+
+async fn a_deleted_config_map_made_again_by_hand_serves(start: Start) {
+    let cluster = start.pool("a", 1).fault("a-1", Fault::NeverAcknowledges).up().await;
+    let repository = repository("");
+    let mut run = cluster.start_run("sync", &repository, &["-v"]);
+    run.until_it_says("a/a-1 assigned").await;
+    let name = cluster.only_config_map().await;
+    let text = cluster.config_maps().await[&name]["data"]["kubelet"].as_str().unwrap().to_owned();
+    cluster.delete(&format!("/api/v1/namespaces/kube-system/configmaps/{name}")).await;
+    cluster.fault("a-1", None).await;
+    run.until_it_says("failed to sync, retrying").await;
+    cluster.create_config_map(&name, &text, true, None).await;
+    run.end().await.exits(0).says("1 converged");
+    cluster.down().await;
+}
+
+async fn a_node_that_is_active_and_not_ready_has_not_converged(start: Start) {
+    let cluster = start.pool("a", 2).fault("a-1", Fault::NotReady).up().await;
+    let repository = repository("{maxUnavailable: 1}");
+    let mut run = cluster.start_run("sync", &repository, &["-v"]);
+    run.until_it_says("a/a-1 active, Node not Ready yet").await;
+    assert_eq!(cluster.source("a-2").await, None, "the next one waits");
+    cluster.fault("a-1", None).await;
+    run.end().await.exits(0).says("2 converged");
+    cluster.down().await;
+}
+
+/// Starts a sync of a pool of two with a budget of one, whose first node keeps the second waiting until it is mended.
+async fn held_up(start: Start) -> (Cluster, Repository, crate::harness::Running) {
+    let cluster = start.pool("a", 2).fault("a-1", Fault::NeverAcknowledges).up().await;
+    let repository = repository("{maxUnavailable: 1}");
+    let mut run = cluster.start_run("sync", &repository, &[]);
+    run.until_it_says("a/a-1 assigned").await;
+    (cluster, repository, run)
+}
+
+async fn a_node_changed_by_somebody_else_is_left_as_it_is(start: Start) {
+    let (cluster, repository, run) = held_up(start).await;
+    cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), false, None).await;
+    cluster.assign_by_hand("a-2", "by-hand").await;
+    cluster.fault("a-1", None).await;
+    let run = run.end().await.exits(5);
+    run.says("a/a-2 changed by somebody else, points at kube-system/by-hand now; left as it is").says("1 blocked");
+    assert_eq!(cluster.source("a-2").await.as_deref(), Some("by-hand"));
+    cluster.until_node("a-2", "runs what it was given by hand", State::settled).await;
+    cluster.sync(&repository, &["--take-over"]).await.exits(0);
+    cluster.down().await;
+}
+
+async fn a_node_that_somebody_else_assigned_alike_is_watched(start: Start) {
+    let (cluster, _repository, run) = held_up(start).await;
+    cluster.assign_by_hand("a-2", &cluster.only_config_map().await).await;
+    cluster.fault("a-1", None).await;
+    run.end().await.exits(0).says("2 converged");
+    cluster.down().await;
+}
+
+async fn a_node_deleted_meanwhile_is_no_failure(start: Start) {
+    let (cluster, _repository, run) = held_up(start).await;
+    cluster.delete("/api/v1/nodes/a-2").await;
+    cluster.fault("a-1", None).await;
+    run.end().await.exits(0).says("a/a-2 left the cluster").says("1 converged, 1 gone");
+    assert_eq!(cluster.get("/api/v1/nodes/a-2").await, json!(null));
+    cluster.down().await;
+}
+
+async fn kubernetes_events_say_what_was_assigned_and_why_it_stopped(start: Start) {
+    let cluster = start.pool("a", 3).fault("a-2", Fault::ValidateError).up().await;
+    let repository = repository("{maxUnavailable: 1}");
+    cluster.sync(&repository, &[]).await.exits(5);
+    let name = cluster.only_config_map().await;
+    let good = cluster.events("a-1").await;
+    assert_eq!(good.len(), 1, "{good:?}");
+    assert_eq!(good[0].0, "NodeConfigAssigned");
+    assert!(good[0].1.starts_with(&format!("Assigned kube-system/{name} (pool a, fleet test at commit ")), "{good:?}");
+    let bad = cluster.events("a-2").await;
+    let reasons: Vec<&str> = bad.iter().map(|(reason, _)| reason.as_str()).collect();
+    assert_eq!(reasons, ["NodeConfigAssigned", "NodeConfigFailed", "NodeConfigRolloutStopped"]);
+    assert!(bad[1].1.contains("failed to validate config"), "{bad:?}");
+    assert!(bad[2].1.contains("The rollout of pool a stopped: 1 failed, 0 allowed (maxFailures)"), "{bad:?}");
+    until("no event is written about a node that was not touched", async || cluster.events("a-3").await.is_empty())
+        .await;
+    cluster.down().await;
+}

@@ -1,0 +1,581 @@
+//! The rules of the house, as tests: who may import what, who reads the clock, how files begin and how long they get, and
+//! whether what the documents say is so.
+//!
+//! They read the sources as text. That is crude, and enough: each rule guards against drifting, not against malice.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nodecfg::desired::{PoolTarget, build};
+use nodecfg::repository::{OpenOptions, open};
+use walkdir::WalkDir;
+
+/// Longer files are asked which second thing moved in.
+const LINES: usize = 500;
+
+/// Files that may be longer, and why.
+const LONGER: [(&str, &str); 1] =
+    [("src/rollout/pool.rs", "one state machine: its phases, and every transition between them")];
+
+/// The rim of the rollout, which sends and waits for the pure machine within.
+const RIM: [&str; 2] = ["src/rollout/commentary.rs", "src/rollout/execute.rs"];
+
+/// Rules about imports: for these files (folders, or files by name) none of these. Tests within them are free.
+const FORBIDDEN: [(&[&str], &[&str], &str); 7] = [
+    (
+        &[
+            "src/contract.rs",
+            "src/desired",
+            "src/document",
+            "src/finding.rs",
+            "src/judge.rs",
+            "src/kubelet",
+            "src/names.rs",
+            "src/observed",
+            "src/plan",
+            "src/rollout",
+        ],
+        &[
+            "kube::",
+            "k8s_openapi",
+            "hyper",
+            "axum",
+            "git2",
+            "tokio",
+            "futures",
+            "fastrand",
+            "std::fs",
+            "std::net",
+            "std::process",
+            "std::env",
+            "std::thread",
+            "crate::clock",
+            "crate::cluster",
+            "crate::report",
+            "crate::sandbox",
+            "crate::cli",
+        ],
+        "is pure: time, randomness and the world come in as values",
+    ),
+    (
+        &["src/report"],
+        &[
+            "kube::",
+            "k8s_openapi",
+            "hyper",
+            "tokio",
+            "std::fs",
+            "std::net",
+            "std::process",
+            "std::env",
+            "crate::clock",
+            "crate::cluster",
+            "crate::sandbox",
+            "crate::cli",
+        ],
+        "writes what it is given to where it is told, and knows no cluster",
+    ),
+    (
+        &["src/repository"],
+        &["kube::", "tokio", "std::net", "std::process", "std::env", "crate::cluster", "crate::plan", "crate::report"],
+        "reads files",
+    ),
+    (
+        &["src/cluster"],
+        &[
+            "std::fs",
+            "std::process",
+            "crate::repository",
+            "crate::document",
+            "crate::plan",
+            "crate::judge",
+            "crate::rollout",
+            "crate::report",
+        ],
+        "talks to a server and decides nothing",
+    ),
+    (
+        &["src/sandbox"],
+        &["crate::cluster", "crate::plan", "crate::rollout", "crate::report", "crate::repository", "crate::judge"],
+        "is a cluster: it must not know what nodecfg intends",
+    ),
+    (
+        &["src"],
+        &["lazy_static", "once_cell", "chrono", "serde_yaml", "openssl", "reqwest", "rand::"],
+        "another crate does that here already",
+    ),
+    // One `use` a module, so that the rules above see it.
+    (&["src"], &["crate::{", "std::{"], "is imported from module by module"),
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// Every file of the project with its path, `/` between the parts; sorted.
+fn files() -> Vec<String> {
+    let hidden = [".git", "target"];
+    let mut files: Vec<String> = WalkDir::new(root())
+        .into_iter()
+        .filter_entry(|entry| entry.depth() != 1 || !hidden.iter().any(|name| entry.file_name() == *name))
+        .map(|entry| entry.expect("readable"))
+        .filter(|entry| entry.file_type().is_file())
+        .map(|entry| {
+            let parts: Vec<_> =
+                entry.path().strip_prefix(root()).unwrap().iter().map(|part| part.to_str().unwrap()).collect();
+            parts.join("/")
+        })
+        .filter(|file| !file.ends_with(".snap.new") && !file.ends_with(".pending-snap"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn rust_files() -> Vec<String> {
+    files().into_iter().filter(|file| file.ends_with(".rs")).collect()
+}
+
+fn is_in(file: &str, place: &str) -> bool {
+    file == place || file.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// The modules below a crate root, by file, and whether each is compiled for tests alone.
+fn modules(crate_root: &str, tests: bool) -> BTreeMap<String, bool> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![(crate_root.to_owned(), tests)];
+    while let Some((file, for_tests)) = open.pop() {
+        let path = Path::new(&file);
+        let folder = path.parent().unwrap();
+        let own = if matches!(path.file_name().unwrap().to_str(), Some("mod.rs" | "lib.rs" | "main.rs"))
+            || file == crate_root
+        {
+            folder.to_path_buf()
+        } else {
+            path.with_extension("")
+        };
+        let (mut cfg_test, mut named) = (false, None);
+        for line in read(&file).lines() {
+            if line.starts_with("#[cfg(") {
+                cfg_test |= line.contains("test");
+            } else if let Some(rest) = line.strip_prefix("#[path = \"") {
+                named = rest.split('"').next().map(|name| folder.join(name));
+            } else if !line.starts_with("#[") && !line.starts_with("//") {
+                if let Some(name) = module_declared(line) {
+                    let child = named.take().unwrap_or_else(|| {
+                        let (flat, nested) = (own.join(format!("{name}.rs")), own.join(name).join("mod.rs"));
+                        if root().join(&flat).is_file() { flat } else { nested }
+                    });
+                    open.push((plain(&child), for_tests || cfg_test));
+                }
+                (cfg_test, named) = (false, None);
+            }
+        }
+        found.insert(file, for_tests);
+    }
+    found
+}
+
+/// A path without `..`.
+fn plain(path: &Path) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path {
+        match part.to_str().unwrap() {
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The name in `mod name;`, whatever its visibility.
+fn module_declared(line: &str) -> Option<&str> {
+    let line = line.strip_suffix(';')?;
+    let line = match line.strip_prefix("pub") {
+        Some(rest) => rest.trim_start_matches(|c| c != ' ').trim_start(),
+        None => line,
+    };
+    line.strip_prefix("mod ")
+}
+
+/// The lines of a file that are shipped: neither comments nor the tests at its end, each with its number.
+fn shipped(text: &str) -> Vec<(usize, &str)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let tests = lines
+        .windows(2)
+        .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{'));
+    lines
+        .iter()
+        .enumerate()
+        .take(tests.unwrap_or(lines.len()))
+        .map(|(index, line)| (index + 1, *line))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .collect()
+}
+
+/// The shipped lines of the library and the binary.
+fn library() -> Vec<(String, String)> {
+    let mut all = modules("src/lib.rs", false);
+    all.extend(modules("src/main.rs", false));
+    all.into_iter()
+        .filter(|(_, tests)| !tests)
+        .map(|(file, _)| {
+            let text = read(&file);
+            (file, text)
+        })
+        .collect()
+}
+
+/// Whether a line names a path: the word, not the end of a longer one.
+fn names(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + path.len()..].chars().next();
+        let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        !word(before) && (!word(path.chars().next_back()) || !word(after))
+    })
+}
+
+/// Fails with all that was found, one a line.
+fn none(rule: &str, found: &[String]) {
+    assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn nobody_imports_what_is_none_of_its_business() {
+    let mut found = Vec::new();
+    let mut used = BTreeSet::new();
+    for (file, text) in library() {
+        for (places, forbidden, why) in FORBIDDEN {
+            let Some(place) = places.iter().find(|place| is_in(&file, place)) else { continue };
+            if *place == "src/rollout" && RIM.contains(&file.as_str()) {
+                continue;
+            }
+            used.insert(*place);
+            for (number, line) in shipped(&text) {
+                found.extend(
+                    forbidden
+                        .iter()
+                        .filter(|path| names(line, path))
+                        .map(|path| format!("{file}:{number}: names {path}, but {place} {why}")),
+                );
+            }
+        }
+    }
+    none("forbidden imports", &found);
+    let unused: Vec<String> = FORBIDDEN
+        .iter()
+        .flat_map(|(places, ..)| *places)
+        .filter(|place| !used.contains(*place))
+        .map(|place| (*place).to_owned())
+        .collect();
+    none("rules about files that there are not", &unused);
+}
+
+#[test]
+fn the_clock_the_environment_and_the_sandbox_have_one_door_each() {
+    let doors: [(&[&str], &[&str]); 3] = [
+        (&["Timestamp::now(", "Zoned::now(", "SystemTime::now(", "Instant::now("], &["src/clock.rs"]),
+        // Which kubeconfig, and which proxy to go round, is asked once, on behalf of the command line.
+        (&["std::env::", "env::var"], &["src/cli", "src/main.rs", "src/cluster/connect.rs"]),
+        (
+            &["crate::sandbox", "super::sandbox"],
+            &["src/sandbox", "src/cli/sandbox.rs", "src/cli/sync.rs", "src/cli/failure.rs"],
+        ),
+    ];
+    let mut found = Vec::new();
+    for (file, text) in library() {
+        for (words, allowed) in doors {
+            if allowed.iter().any(|place| is_in(&file, place)) {
+                continue;
+            }
+            for (number, line) in shipped(&text) {
+                found.extend(
+                    words.iter().filter(|word| line.contains(**word)).map(|word| format!("{file}:{number}: {word}")),
+                );
+            }
+        }
+    }
+    none("only these doors", &found);
+}
+
+#[test]
+fn every_source_file_is_compiled_and_opens_with_its_purpose() {
+    let mut reachable: BTreeSet<String> = modules("src/lib.rs", false).into_keys().collect();
+    reachable.extend(modules("src/main.rs", false).into_keys());
+    let sources = rust_files();
+    // What cargo takes for a crate by itself: files, and folders with a main.rs.
+    for file in &sources {
+        let parts: Vec<&str> = file.split('/').collect();
+        if matches!(parts.as_slice(), ["tests" | "benches", _] | ["tests" | "benches", _, "main.rs"]) {
+            reachable.extend(modules(file, true).into_keys());
+        }
+    }
+    let forgotten: Vec<String> = sources.iter().filter(|file| !reachable.contains(*file)).cloned().collect();
+    none("declared by no `mod`", &forgotten);
+    let silent: Vec<String> = sources.iter().filter(|file| !read(file).starts_with("//! ")).cloned().collect();
+    none("does not open with `//!`", &silent);
+}
+
+#[test]
+fn files_are_about_one_thing_and_named_after_it() {
+    let mut found = Vec::new();
+    for file in rust_files().iter().filter(|file| file.starts_with("src/")) {
+        let lines = read(file).lines().count();
+        let longer = LONGER.iter().any(|(allowed, _)| allowed == file);
+        if lines > LINES && !longer {
+            found.push(format!("{file}: {lines} lines"));
+        }
+        if lines <= LINES && longer {
+            found.push(format!("{file}: {lines} lines; it needs no exception any more"));
+        }
+        let vague = ["utils", "util", "helpers", "helper", "common", "misc", "shared"];
+        if Path::new(file).iter().any(|part| vague.contains(&part.to_str().unwrap().trim_end_matches(".rs"))) {
+            found.push(format!("{file}: says nothing about what is in it"));
+        }
+    }
+    none("files", &found);
+}
+
+#[test]
+fn shipped_code_neither_panics_nor_leaves_things_to_do() {
+    // Clippy denies most of these; what it is told to allow, it does not see.
+    let words = [
+        ".unwrap()",
+        ".expect(\"",
+        "panic!(",
+        "unreachable!(",
+        "todo!(",
+        "unimplemented!(",
+        "dbg!(",
+        "process::exit",
+        "#[allow(",
+        "#![allow(",
+        "TODO",
+        "FIXME",
+        "XXX",
+    ];
+    let mut found = Vec::new();
+    for (file, text) in library() {
+        for (number, line) in shipped(&text) {
+            found.extend(
+                words.iter().filter(|word| line.contains(**word)).map(|word| format!("{file}:{number}: {word}")),
+            );
+        }
+    }
+    none("not in shipped code (a lint is waived by #[expect], with a reason)", &found);
+}
+
+#[test]
+fn texts_are_clean() {
+    // Spelt so that this file does not hold them.
+    let machines =
+        [format!("/{}/", "root"), format!("/{}/", "Users"), format!("/tmp{}", "/wt"), format!("/{}/", "work")];
+    let mut found = Vec::new();
+    for file in files() {
+        let Ok(text) = fs::read_to_string(root().join(&file)) else { continue };
+        for (index, line) in text.lines().enumerate() {
+            found.extend(
+                machines
+                    .iter()
+                    .filter(|path| line.contains(path.as_str()))
+                    .map(|path| format!("{file}:{}: {path}", index + 1)),
+            );
+        }
+        let as_written =
+            is_in(&file, "tests/data") || file.ends_with(".snap") || file == "LICENSE" || file == "Cargo.lock";
+        if as_written {
+            continue;
+        }
+        for (index, line) in text.lines().enumerate() {
+            if line.ends_with([' ', '\t', '\r']) {
+                found.push(format!("{file}:{}: ends with white space", index + 1));
+            }
+            if line.contains('\t') {
+                found.push(format!("{file}:{}: has a tab", index + 1));
+            }
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            found.push(format!("{file}: does not end with a line feed"));
+        }
+    }
+    none("texts", &found);
+}
+
+// --- what the documents say ---
+
+fn documents() -> Vec<String> {
+    files().into_iter().filter(|file| file.ends_with(".md")).collect()
+}
+
+/// Every piece of code in a Markdown text: the lines of its blocks, and its spans.
+fn code(markdown: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let mut found = Vec::new();
+    for line in markdown.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if fenced {
+            found.push(line.trim());
+        } else {
+            found.extend(line.split('`').skip(1).step_by(2));
+        }
+    }
+    found
+}
+
+/// The arguments of a command line that runs nodecfg, whether by its name or through cargo.
+fn arguments(code: &str) -> Option<Vec<&str>> {
+    let code = code.trim_start_matches("$ ").split(" #").next().unwrap();
+    let words: Vec<&str> = code.split_whitespace().collect();
+    match words.as_slice() {
+        ["nodecfg" | "target/release/nodecfg", rest @ ..] => Some(rest.to_vec()),
+        ["cargo", "run", rest @ ..] => Some(rest.iter().skip_while(|word| **word != "--").skip(1).copied().collect()),
+        _ => None,
+    }
+}
+
+fn nodecfg(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_nodecfg")).args(arguments).output().expect("nodecfg runs");
+    assert!(output.status.success(), "nodecfg {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The subcommands that `--help` lists.
+fn subcommands() -> BTreeSet<String> {
+    let help = nodecfg(&["--help"]);
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    list.filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .map(|line| line.split_whitespace().next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn commands_in_the_documents_exist_with_their_options() {
+    let known = subcommands();
+    assert!(known.contains("sync"), "{known:?}");
+    let mut help: BTreeMap<String, String> = BTreeMap::new();
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for document in documents() {
+        // What is planned is named where it is said to be planned.
+        for (words, line) in code(&read(&document)).into_iter().filter_map(|code| Some((arguments(code)?, code))) {
+            let Some(command) = words.iter().find(|word| !word.starts_with('-')) else { continue };
+            seen += 1;
+            if !known.contains(*command) {
+                found.push(format!("{document}: `{line}`: no command {command}"));
+                continue;
+            }
+            let help = help.entry((*command).to_owned()).or_insert_with(|| nodecfg(&[command, "--help"]));
+            for option in words
+                .iter()
+                .filter_map(|word| word.split('=').next())
+                .filter(|word| word.starts_with("--") && word.len() > 2)
+            {
+                if !help.split(|c: char| !(c.is_alphanumeric() || c == '-')).any(|word| word == option) {
+                    found.push(format!("{document}: `{line}`: {command} has no {option}"));
+                }
+            }
+        }
+    }
+    none("commands", &found);
+    assert!(seen > 10, "the documents name only {seen} commands; are they still read?");
+}
+
+#[test]
+fn the_readme_lists_every_command_and_every_exit_code() {
+    let readme = read("README.md");
+    let mut missing: Vec<String> = subcommands()
+        .into_iter()
+        .filter(|command| command != "help" && !readme.lines().any(|line| line.starts_with(&format!("| `{command}"))))
+        .collect();
+    let help = nodecfg(&["--help"]);
+    let codes = help.lines().skip_while(|line| *line != "Exit codes:").skip(1);
+    let mut count = 0;
+    for (code, meaning) in codes.filter_map(|line| line.trim().split_once("  ")) {
+        count += 1;
+        if !readme.lines().any(|line| line.starts_with(&format!("| {code} | {meaning}"))) {
+            missing.push(format!("exit code {code}: {meaning}"));
+        }
+    }
+    none("not in the README's tables", &missing);
+    assert_eq!(count, 8, "{help}");
+}
+
+#[test]
+fn links_in_the_documents_lead_somewhere() {
+    let mut found = Vec::new();
+    for document in documents() {
+        let text = read(&document);
+        let folder = Path::new(&document).parent().unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap();
+            if !target.contains("://") && !file.is_empty() && !root().join(folder).join(file).exists() {
+                found.push(format!("{document}: {target}"));
+            }
+        }
+        // Paths of sources in code spans are links too.
+        for span in code(&text) {
+            let span = span.trim_end_matches('/');
+            let is_path = span.starts_with("src/") && span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+            if is_path && !root().join(span).exists() {
+                found.push(format!("{document}: {span}"));
+            }
+        }
+    }
+    none("links", &found);
+}
+
+#[test]
+fn versions_agree() {
+    let version = env!("CARGO_PKG_VERSION");
+    let rust = env!("CARGO_PKG_RUST_VERSION");
+    let readme = read("README.md");
+    assert!(readme.contains(version), "the README does not say that this is {version}");
+    assert!(readme.contains(&format!("Rust {rust}")), "the README does not ask for Rust {rust}");
+    assert!(
+        read(".github/workflows/ci.yml").contains(&format!("rustup default {rust}")),
+        "the workflow uses another Rust"
+    );
+    let changelog = read("CHANGELOG.md");
+    let mut headings = changelog.lines().filter_map(|line| line.strip_prefix("## ["));
+    assert!(
+        headings.next().is_some_and(|heading| heading.starts_with("Unreleased]")),
+        "CHANGELOG.md: first Unreleased"
+    );
+    if let Some(released) = headings.next() {
+        assert!(released.starts_with(&format!("{version}]")), "CHANGELOG.md: {released}, Cargo.toml: {version}");
+    }
+}
+
+#[test]
+fn the_map_shows_every_module() {
+    let map = read("ARCHITECTURE.md");
+    let mut missing = String::new();
+    for line in read("src/lib.rs").lines() {
+        if let Some(name) = module_declared(line) {
+            let as_written = [format!("`src/{name}.rs`"), format!("`src/{name}/`")];
+            if !as_written.iter().any(|path| map.contains(path.as_str())) {
+                let _ = writeln!(missing, "  {name}");
+            }
+        }
+    }
+    assert!(missing.is_empty(), "not in ARCHITECTURE.md's code map:\n{missing}");
+}
+
+#[test]
+fn the_readme_shows_what_the_example_renders_to() {
+    let options = OpenOptions { path: root().join("examples/repo-layout"), revision: None, worktree: true };
+    let desired = build(&open(&options).unwrap()).desired.expect("a valid example");
+    let pool = desired.pools.values().find(|pool| pool.name.as_str() == "gpu").expect("a pool");
+    let PoolTarget::Config(rendered) = &pool.target else { panic!("the pool has a configuration") };
+    assert!(read("README.md").contains(&rendered.config_map), "the README does not show {}", rendered.config_map);
+}
