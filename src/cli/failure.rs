@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::plan::{Problem, Violation};
 use crate::report::{self, FORMAT_VERSION, Format, findings};
 use crate::repository::{RepositoryError, Snapshot};
@@ -119,7 +119,18 @@ impl Failure {
         match self {
             Self::Usage { message, help } => one("usage", message.clone(), help.clone()),
             Self::Repository(error) => one("repository", error.to_string(), error.help()),
-            Self::Invalid { .. } => Vec::new(),
+            Self::Invalid { findings, .. } => findings
+                .iter()
+                .filter(|finding| finding.severity == Severity::Error)
+                .map(|finding| Message {
+                    code: finding.code.to_owned(),
+                    text: match &finding.place {
+                        Some(place) => format!("{place}: {}", finding.message),
+                        None => finding.message.clone(),
+                    },
+                    help: finding.help.clone().unwrap_or_default(),
+                })
+                .collect(),
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
