@@ -27,6 +27,8 @@ pub(super) enum Failure {
     Cluster(ClusterError),
     /// Another sync holds the lock, or it could not be taken.
     Lock(LockError),
+    /// A signal came before anything was changed.
+    Interrupted,
     /// There can be no plan.
     Problems(Vec<Problem>),
     /// The plan breaks an invariant: a bug.
@@ -111,6 +113,7 @@ impl Failure {
             }
             Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
             Self::Lock(_) => Exit::Locked,
+            Self::Interrupted => Exit::NotConverged,
         }
     }
 
@@ -134,6 +137,11 @@ impl Failure {
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
+            Self::Interrupted => one(
+                "interrupted",
+                "interrupted before anything was changed".to_owned(),
+                "run it again to start over".to_owned(),
+            ),
             Self::Problems(problems) => problems
                 .iter()
                 .map(|problem| Message {
