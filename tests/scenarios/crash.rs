@@ -27,7 +27,7 @@ fn repository() -> Repository {
 
 /// A cluster of three nodes whose first does not answer until it is mended.
 async fn held_up(start: Start) -> Cluster {
-    start.pool("a", 3).fault("a-1", Fault::NeverAcknowledges).up().await
+    start.pool("a", 3).later("a-1", Fault::NeverAcknowledges).up().await
 }
 
 async fn settled(cluster: &Cluster) -> bool {
@@ -39,7 +39,7 @@ async fn holder(cluster: &Cluster) -> String {
 }
 
 async fn a_killed_sync_leaves_no_node_half_way_and_the_next_one_completes_after_the_lock_expires(start: Start) {
-    let cluster = start.pool("a", 6).fault("a-3", Fault::NeverAcknowledges).up().await;
+    let cluster = start.pool("a", 6).later("a-3", Fault::NeverAcknowledges).up().await;
     let repository = repository();
     let history = cluster.history().await;
     let mut run = cluster.start_run("sync", &repository, &[]);
@@ -58,7 +58,7 @@ async fn a_killed_sync_leaves_no_node_half_way_and_the_next_one_completes_after_
     }
 
     let run = cluster.sync(&repository, &["--lock-timeout", "50s"]).await.exits(0);
-    run.says(&killed).says("no longer renews").says("3 converged, 3 as wanted before");
+    run.says(&killed).says("no longer renews").says("3 converged, 3 as wanted already");
     assert!(settled(&cluster).await);
     let past = history.end().await;
     assert_eq!(past.assigned(), ["a-1", "a-2", "a-3", "a-4", "a-5", "a-6"], "each node once");
@@ -73,15 +73,15 @@ async fn ctrl_c_finishes_what_is_in_flight_and_a_second_run_resumes(start: Start
     let mut run = cluster.start_run("sync", &repository, &[]);
     run.until_it_says("a/a-1 assigned").await;
     run.interrupt();
-    run.until_it_says("no further node is started, nodes in flight are watched to their end").await;
+    run.until_it_says("nodes in flight are watched to their end, no others start").await;
     run.until_it_says("a stopped: interrupted").await;
     cluster.fault("a-1", None).await;
     let run = run.end().await.exits(5);
-    run.says("a/a-1 converged").says("stopped pool a: interrupted").says("1 converged, 2 not started");
+    run.says("a/a-1 converged").says("stopped: pool a: interrupted").says("1 converged, 2 not started");
     assert_eq!(cluster.source("a-2").await, None);
     assert_eq!(holder(&cluster).await, "", "the lock is given up");
 
-    cluster.sync(&repository, &[]).await.exits(0).says("2 converged, 1 as wanted before");
+    cluster.sync(&repository, &[]).await.exits(0).says("2 converged, 1 as wanted already");
     assert_eq!(history.end().await.assigned(), ["a-1", "a-2", "a-3"], "each node once");
     cluster.down().await;
 }
@@ -171,7 +171,7 @@ async fn a_lost_lock_stops_everything(start: Start) {
     let thief = lease("thief", 0);
     cluster.patch(LEASE, json!({"spec": thief["spec"]})).await;
     run.until_it_says("the lock was lost").await;
-    run.end().await.exits(6).says("thief").says("stopped pool a: the lock of the fleet was lost");
+    run.end().await.exits(6).says("thief").says("stopped: pool a: the lock of the fleet was lost");
     assert_eq!(holder(&cluster).await, "thief", "what is not held any more is not given up");
     assert_eq!(cluster.source("a-2").await, None);
     cluster.down().await;

@@ -121,7 +121,7 @@ fn kubeconfig(cluster: &Cluster, change: impl FnOnce(String) -> String) -> Strin
 async fn a_bad_kubeconfig_is_named(start: Start) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
-    let words = ["kubeconfig /no/such/file (--kubeconfig) cannot be read", "Check the path"];
+    let words = ["kubeconfig /no/such/file (--kubeconfig) cannot be read", "check the path"];
     fails(&cluster, &repository, &["--kubeconfig", "/no/such/file"], 4, &words).await;
     let broken = kubeconfig(&cluster, |_| "clusters: [\n".to_owned());
     fails(&cluster, &repository, &["--kubeconfig", &broken], 4, &["is not a kubeconfig", "kubectl config view"]).await;
@@ -145,7 +145,7 @@ async fn credentials_that_are_not_accepted_are_told_apart(start: Start) {
         let (head, rest) = text.split_once("token: ").unwrap();
         format!("{head}token: \"expired\"\n{}", rest.split_once('\n').unwrap().1)
     });
-    let words = ["does not accept the credentials", "The credentials are wrong or have expired"];
+    let words = ["does not accept the credentials", "the credentials are wrong or have expired"];
     let run = fails(&cluster, &repository, &["--kubeconfig", &wrong], 4, &words).await;
     let run = run.never_says("\"expired\"");
     assert!(run.err.contains("https://127.0.0.1:"), "{run}");
@@ -223,7 +223,7 @@ async fn a_forbidden_verb_is_named_with_the_rule_to_grant(start: Start) {
         sandbox.forbid(verb, resource);
         let run = fails(&cluster, &repository, &[], 4, &[]).await;
         let run = run.says(&format!("may not {verb} {qualified} {place}"));
-        run.says("Grant it with this rule:").says(&format!("resources: [{resource}] verbs: [{verb}]"));
+        run.says("grant it with this rule:").says(&format!("resources: [{resource}] verbs: [{verb}]"));
         sandbox.api().allow_again();
     }
     cluster.sync(&repository, &[]).await.exits(0);

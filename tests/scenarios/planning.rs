@@ -1,6 +1,7 @@
 //! Planning: who belongs where, what is left alone and why, and what must never happen by accident.
 
 use nodecfg::sandbox::face::wire::Form;
+use nodecfg::sandbox::kubelets::Fault;
 use serde_json::json;
 
 use crate::harness::{Cluster, KUBELET, Repository, Start};
@@ -17,6 +18,7 @@ scenarios! {
         an_empty_selection_is_guarded,
         a_pool_that_lost_its_nodes_is_guarded,
         a_kubelet_too_new_is_reported_before_anything_is_written,
+        a_kubelet_without_dynamic_config_dir_is_reported_before_anything_is_written,
         a_paused_pool_is_left_as_it_is,
         local_resets_nodes,
         formatting_alone_changes_nothing,
@@ -34,7 +36,7 @@ async fn a_fresh_rollout_converges_and_a_second_sync_changes_nothing(start: Star
     repository.pool("b", "maxPods: 250");
     let commit = repository.commit();
 
-    cluster.sync(&repository, &[]).await.exits(0).says("Done: 5 nodes 5 converged");
+    cluster.sync(&repository, &[]).await.exits(0).says("5 nodes: 5 converged");
     let maps = cluster.config_maps().await;
     assert_eq!(maps.len(), 2);
     for (name, map) in &maps {
@@ -224,7 +226,7 @@ async fn an_empty_selection_is_guarded(start: Start) {
     refused(
         &cluster,
         &repository,
-        &["none of the 3 nodes of the cluster is selected by any of the 1 pools", "is this the right cluster?"],
+        &["the pools (1) select none of the nodes of the cluster (3)", "is this the right cluster?"],
     )
     .await;
     cluster.down().await;
@@ -258,9 +260,19 @@ async fn a_kubelet_too_new_is_reported_before_anything_is_written(start: Start) 
     let repository = Repository::of_pool("maxPods: 110", "");
     let before = cluster.written().await;
     let run = cluster.sync(&repository, &[]).await.exits(5);
-    run.says("blocked a-1: kubelet v1.24.0 does not know configSource")
+    run.says("blocked: a-1: kubelet v1.24.0 does not know configSource")
         .says("dynamic kubelet configuration is in kubelets 1.11 to 1.23");
     cluster.run("diff", &repository, &[]).await.says("does not know configSource");
+    assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}
+
+async fn a_kubelet_without_dynamic_config_dir_is_reported_before_anything_is_written(start: Start) {
+    let cluster = start.pool("a", 1).fault("a-1", Fault::NeverAcknowledges).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    let before = cluster.written().await;
+    let run = cluster.sync(&repository, &[]).await.exits(5);
+    run.says("blocked: a-1: its kubelet reports no status.config: it runs without --dynamic-config-dir");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
@@ -272,7 +284,7 @@ async fn a_paused_pool_is_left_as_it_is(start: Start) {
     repository.pool_spec("a", "{rollout: {paused: true}}");
     repository.pool("b", "maxPods: 110");
     repository.commit();
-    cluster.sync(&repository, &[]).await.exits(0).says("left alone a-1: the pool is paused");
+    cluster.sync(&repository, &[]).await.exits(0).says("left alone: a-1: the pool is paused");
     assert_eq!(cluster.source("a-1").await, None);
     assert!(cluster.source("b-1").await.is_some());
     cluster.down().await;

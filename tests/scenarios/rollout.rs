@@ -15,6 +15,7 @@ scenarios! {
         max_failures_stop_a_pool_and_failed_nodes_keep_their_assignment,
         failed_nodes_are_pointed_back_when_asked,
         every_way_to_fail_is_explained,
+        a_node_that_was_down_before_is_assigned_and_fails_nobody,
         failed_to_sync_is_retried_until_mended,
         a_deleted_config_map_made_again_by_hand_serves,
         a_node_that_is_active_and_not_ready_has_not_converged,
@@ -91,7 +92,7 @@ async fn a_failed_canary_stops_its_pool(start: Start) {
     repository.commit();
     let history = cluster.history().await;
     let run = cluster.sync(&repository, &[]).await.exits(5);
-    run.says("stopped pool a: canary a-1 failed").says("2 converged, 1 failed, 3 not started");
+    run.says("stopped: pool a: canary a-1 failed").says("2 converged, 1 failed, 3 not started");
     let assigned = history.end().await.assigned();
     assert!(!assigned.iter().any(|node| ["a-2", "a-3", "a-4"].contains(&node.as_str())), "{assigned:?}");
     cluster.down().await;
@@ -142,7 +143,7 @@ async fn what_is_broken_goes_first_and_its_old_error_does_not_fail_the_new_assig
 async fn max_failures_stop_a_pool_and_failed_nodes_keep_their_assignment(start: Start) {
     let cluster = start.pool("a", 9).fault("a-2", Fault::ValidateError).fault("a-4", Fault::LoadError).up().await;
     let repository = repository("{maxUnavailable: 3, maxFailures: 1}");
-    let run = cluster.sync(&repository, &[]).await.exits(5).says("stopped pool a: 2 failed, 1 allowed (maxFailures)");
+    let run = cluster.sync(&repository, &[]).await.exits(5).says("stopped: pool a: 2 failed, 1 allowed (maxFailures)");
     assert!(run.out.contains("not started"), "{run}");
     let states = cluster.states().await;
     let target = states["a-1"].source.clone();
@@ -174,37 +175,52 @@ async fn failed_nodes_are_pointed_back_when_asked(start: Start) {
 
 async fn every_way_to_fail_is_explained(start: Start) {
     let cluster = start
-        .pool("a", 6)
-        .fault("a-1", Fault::NeverAcknowledges)
+        .pool("a", 7)
+        .later("a-1", Fault::NeverAcknowledges)
         .fault("a-2", Fault::ValidateError)
         .fault("a-3", Fault::LoadError)
         .fault("a-4", Fault::SyncError)
         .fault("a-5", Fault::NotReady)
+        .fault("a-7", Fault::Crash)
         .up()
         .await;
     let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 3s}");
-    let run = cluster.sync(&repository, &[]).await.exits(5).says("1 converged, 5 failed");
+    let run = cluster.sync(&repository, &[]).await.exits(5).says("1 converged, 6 failed");
     let run = run
-        .says("failed a-1: timed out: not acknowledged yet meaning: the node has not taken any notice")
+        .says("timed out: a-1, a-7: not acknowledged yet meaning: the node has not taken any notice")
         .says("likely: the kubelet runs without --dynamic-config-dir")
         .says("the kubelet is 1.24 or later, or older than 1.11")
         .says("it must run under a service manager")
         .says(
-            "failed a-2: failed to validate config, see Kubelet log for details meaning: the kubelet read the \
+            "failed: a-2: failed to validate config, see Kubelet log for details meaning: the kubelet read the \
                configuration, refused a value in it",
         )
         .says(
-            "failed a-3: failed to load config, see Kubelet log for details meaning: the kubelet could not read the \
+            "failed: a-3: failed to load config, see Kubelet log for details meaning: the kubelet could not read the \
                configuration and runs its last known good one",
         )
-        .says("failed a-4: timed out: failed to sync, retrying: failed to download config, see Kubelet log for details")
+        .says("timed out: a-4: failed to sync, retrying: failed to download config, see Kubelet log for details")
         .says("likely: the ConfigMap was deleted")
         .says(
-            "failed a-5: timed out: active, Node not Ready yet meaning: the kubelet runs the configuration, and the \
+            "timed out: a-5: active, Node not Ready yet meaning: the kubelet runs the configuration, and the \
                Node, Ready before, is not Ready with it",
         )
         .says("look at: the kubelet's log on a-2: `journalctl -u kubelet`");
     assert_eq!(run.lines_with("a/a-6 converged"), 1, "{run}");
+    cluster.down().await;
+}
+
+async fn a_node_that_was_down_before_is_assigned_and_fails_nobody(start: Start) {
+    let cluster = start.pool("a", 3).fault("a-2", Fault::Deaf).up().await;
+    cluster.until_node("a-2", "is not Ready", |state| !state.ready).await;
+    let repository = repository("{maxUnavailable: 2, convergenceTimeout: 2s}");
+    let run = cluster.sync(&repository, &["-o", "json"]).await.exits(5);
+    assert_eq!(told(&run, "assigned")[0], "a-2", "it costs nothing");
+    assert_eq!(told(&run, "converged").len(), 2, "its failure says nothing about the configuration: {run}");
+    // It comes back, and finds its assignment.
+    cluster.fault("a-2", None).await;
+    cluster.until_node("a-2", "converges by itself", |state| state.settled() && state.source.is_some()).await;
+    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
     cluster.down().await;
 }
 
@@ -219,7 +235,7 @@ async fn failed_to_sync_is_retried_until_mended(start: Start) {
 }
 
 async fn a_deleted_config_map_made_again_by_hand_serves(start: Start) {
-    let cluster = start.pool("a", 1).fault("a-1", Fault::NeverAcknowledges).up().await;
+    let cluster = start.pool("a", 1).later("a-1", Fault::NeverAcknowledges).up().await;
     let repository = repository("");
     let mut run = cluster.start_run("sync", &repository, &["-v"]);
     run.until_it_says("a/a-1 assigned").await;
@@ -246,7 +262,7 @@ async fn a_node_that_is_active_and_not_ready_has_not_converged(start: Start) {
 
 /// Starts a sync of a pool of two with a budget of one, whose first node keeps the second waiting until it is mended.
 async fn held_up(start: Start) -> (Cluster, Repository, crate::harness::Running) {
-    let cluster = start.pool("a", 2).fault("a-1", Fault::NeverAcknowledges).up().await;
+    let cluster = start.pool("a", 2).later("a-1", Fault::NeverAcknowledges).up().await;
     let repository = repository("{maxUnavailable: 1}");
     let mut run = cluster.start_run("sync", &repository, &[]);
     run.until_it_says("a/a-1 assigned").await;

@@ -4,28 +4,38 @@ use crate::harness::{Repository, Start};
 
 scenarios! {
     Sandbox {
-        two_thousand_nodes_in_twenty_pools_converge,
+        hundreds_of_nodes_in_ten_pools_converge,
+        #[ignore = "takes minutes, and a machine to itself"]
+        fifteen_thousand_nodes_in_two_hundred_pools_converge,
     }
 }
 
-async fn two_thousand_nodes_in_twenty_pools_converge(start: Start) {
+async fn hundreds_of_nodes_in_ten_pools_converge(start: Start) {
+    converges(start, 10, 50).await;
+}
+
+async fn fifteen_thousand_nodes_in_two_hundred_pools_converge(start: Start) {
+    converges(start, 200, 75).await;
+}
+
+/// Syncs so many pools of so many nodes each.
+async fn converges(mut start: Start, pools: usize, nodes: usize) {
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 25%, canary: {nodes: 1}}");
-    let mut start = start.speed(1_000.0);
-    for number in 0..20 {
-        let pool = format!("p{number:02}");
+    for number in 0..pools {
+        let pool = format!("p{number:03}");
         repository.pool(&pool, &format!("maxPods: {}", 100 + number));
-        start = start.pool(&pool, 100);
+        start = start.pool(&pool, nodes);
     }
     repository.commit();
     let cluster = start.up().await;
     let history = cluster.history().await;
-    cluster.sync(&repository, &[]).await.exits(0).says("Done: 2000 nodes 2000 converged");
+    let all = pools * nodes;
+    cluster.sync(&repository, &[]).await.exits(0).says(&format!("{all} nodes: {all} converged."));
     assert!(cluster.states().await.values().all(|state| state.settled() && state.source.is_some()));
-    let past = history.end().await;
-    assert_eq!(past.assigned().len(), 2000, "each node once");
-    let watches = cluster.sandbox().wire().log.count("watch", "nodes");
-    let reads = cluster.sandbox().wire().log.count("get", "nodes");
+    assert_eq!(history.end().await.assigned().len(), all, "each node once");
+    let log = &cluster.sandbox().wire().log;
+    let (watches, reads) = (log.count("watch", "nodes"), log.count("get", "nodes"));
     assert!(watches <= 3 && reads == 0, "judged by one watch: {watches} watches, {reads} reads of single nodes");
     cluster.down().await;
 }

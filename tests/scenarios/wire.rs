@@ -38,7 +38,7 @@ async fn survives(start: Start, faults: Vec<Fault>) -> Run {
     let cluster = start.pool("a", 3).up().await;
     let history = cluster.history().await;
     let injected: Vec<_> = faults.into_iter().map(|fault| (fault.times, cluster.sandbox().inject(fault))).collect();
-    let run = cluster.sync(&repository(), &[]).await.exits(0).says("Done: 3 nodes 3 converged");
+    let run = cluster.sync(&repository(), &[]).await.exits(0).says("3 nodes: 3 converged");
     for (times, fault) in injected {
         let least = times.unwrap_or(1);
         assert!(fault.struck() >= least, "{fault:?} struck {} times\n{run}", fault.struck());
@@ -147,7 +147,7 @@ async fn an_expired_list_continuation_begins_anew(start: Start) {
 
 /// A cluster of three nodes, the first of which holds the others up, and a sync that has got that far.
 async fn held_up(start: Start, more: &[&str]) -> (Cluster, crate::harness::Running, Repository) {
-    let cluster = start.pool("a", 3).fault("a-1", kubelets::Fault::NeverAcknowledges).up().await;
+    let cluster = start.pool("a", 3).later("a-1", kubelets::Fault::NeverAcknowledges).up().await;
     let repository = repository();
     let mut run = cluster.start_run("sync", &repository, more);
     run.until_it_says("a/a-1 assigned").await;
@@ -173,7 +173,7 @@ async fn an_outage_longer_than_the_patience_ends_the_run(start: Start) {
     cluster.sandbox_mut().crash().await;
     let run = run.end().await.exits(4);
     assert_eq!(run.lines_with("cannot watch nodes yet"), 1, "{run}");
-    run.says("gave up after").says("stopped pool a: the cluster failed:").says("1 in flight, 2 not started");
+    run.says("gave up after").says("stopped: pool a: the cluster failed:").says("1 in flight, 2 not started");
     cluster.down().await;
 }
 
@@ -182,7 +182,7 @@ async fn a_server_that_is_not_there_is_not_waited_for(start: Start) {
     cluster.sandbox_mut().crash().await;
     let began = Instant::now();
     let run = cluster.sync(&repository(), &[]).await.exits(4);
-    run.says("cannot be reached: connection refused").says("Check that the API server runs");
+    run.says("cannot be reached: connection refused").says("check that the API server runs");
     assert!(began.elapsed() < Duration::from_secs(20));
     cluster.down().await;
 }

@@ -82,24 +82,33 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Value 
 /// Where ConfigMaps are.
 pub(super) const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 
+/// Whether Kubernetes itself makes a ConfigMap of this name in kube-system.
+pub(super) fn is_of_kubernetes(name: &str) -> bool {
+    name.starts_with("kube-") || name.starts_with("extension-apiserver-")
+}
+
 impl Cluster {
     pub(super) async fn start(start: Start) -> Self {
         let home = TempDir::new().unwrap();
         let kubeconfig = home.path().join("kubeconfig");
-        let Start { host, nodes, faults, speed } = start;
+        let Start { host, nodes, faults, later } = start;
         let faults = faults.into_iter().collect();
         let (client, server) = match host {
             Host::Sandbox(character) => {
-                let powers = Powers::start(character, nodes, faults, speed, &kubeconfig).await;
+                let powers = Powers::start(character, nodes, faults, &kubeconfig).await;
                 (powers.api().client(), Server::Sandbox(Box::new(powers)))
             }
             Host::Real(assets) => {
                 let control_plane = ControlPlane::start(&assets, &kubeconfig).await;
-                let (client, kubelets) = control_plane.populate(nodes, faults, speed).await;
+                let (client, kubelets) = control_plane.populate(nodes, faults).await;
                 (client, Server::Real { kubelets, control_plane })
             }
         };
-        Self { home, client, server }
+        let cluster = Self { home, client, server };
+        for (node, fault) in later {
+            cluster.fault(&node, Some(fault)).await;
+        }
+        cluster
     }
 
     /// Ends it.
@@ -246,7 +255,7 @@ impl Cluster {
         let maps = list(&self.client, CONFIG_MAPS).await;
         let named = |map: &Value| (map["metadata"]["name"].as_str().unwrap().to_owned(), map.clone());
         let mut maps: BTreeMap<String, Value> = maps["items"].as_array().unwrap().iter().map(named).collect();
-        maps.retain(|name, _| name != "kube-root-ca.crt" && name != "extension-apiserver-authentication");
+        maps.retain(|name, _| !is_of_kubernetes(name));
         maps
     }
 

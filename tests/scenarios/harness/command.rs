@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use serde_json::Value;
 
-use super::until;
+use super::{LIMIT, until, until_within};
 
 /// A run that has ended.
 pub struct Run {
@@ -162,7 +162,7 @@ impl Running {
     /// Waits for its end.
     pub async fn end(mut self) -> Run {
         let mut ended: Option<ExitStatus> = None;
-        until("the run ends", async || {
+        until_within(LIMIT, "the run ends", &mut async || {
             ended = self.child.try_wait().unwrap();
             ended.is_some()
         })

@@ -18,8 +18,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::cluster::{CONFIG_MAPS, list};
-use super::until;
+use super::cluster::{CONFIG_MAPS, is_of_kubernetes, list};
+use super::{SPEED, until};
 
 /// The administrator's bearer token.
 const TOKEN: &str = "scenarios-admin-token";
@@ -87,7 +87,7 @@ impl ControlPlane {
     }
 
     /// Empties the cluster of what the scenario before left, and gives it nodes with kubelets.
-    pub(super) async fn populate(&self, specs: Vec<NodeSpec>, faults: Faults, speed: f64) -> (Client, Kubelets) {
+    pub(super) async fn populate(&self, specs: Vec<NodeSpec>, faults: Faults) -> (Client, Kubelets) {
         let client = self.servers.client().await;
         for (path, only) in [
             ("/api/v1/nodes", ""),
@@ -100,14 +100,14 @@ impl ControlPlane {
         }
         for map in list(&client, CONFIG_MAPS).await["items"].as_array().unwrap() {
             let name = map["metadata"]["name"].as_str().unwrap();
-            if name != "kube-root-ca.crt" && name != "extension-apiserver-authentication" {
+            if !is_of_kubernetes(name) {
                 let request = Request::delete(format!("{CONFIG_MAPS}/{name}")).body(Vec::new()).unwrap();
                 client.request::<serde_json::Value>(request).await.unwrap();
             }
         }
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&faults)).collect();
         nodes::create(&client, specs, Timestamp::now(), 2, 8).await.unwrap();
-        let options = Options { speed, faults, ..Options::default() };
+        let options = Options { speed: SPEED, faults, ..Options::default() };
         let kubelets = Kubelets::start(client.clone(), options).await.unwrap();
         (client, kubelets)
     }
@@ -158,6 +158,10 @@ impl Servers {
             // No controller makes service accounts here.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ];
+        // Until 1.19 it also served without TLS unless told not to.
+        if minor(assets) < 20 {
+            arguments.push("--insecure-port=0".to_owned());
+        }
         // From 1.22 to 1.25 the field is there and its gate is off.
         if (22..=25).contains(&minor(assets)) {
             arguments.push("--feature-gates=DynamicKubeletConfig=true".to_owned());

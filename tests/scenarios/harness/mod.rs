@@ -20,14 +20,12 @@ mod sandboxed;
 
 pub use cluster::{Cluster, State};
 pub use command::{Run, Running};
-pub use history::History;
 pub use repository::{KUBELET, Repository};
-pub use sandboxed::Powers;
 
 /// How long a condition is waited for, on a busy machine, before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a whole scenario may take.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(600);
 /// How much faster than real the kubelets are: a transition takes about a tenth of a second.
 const SPEED: f64 = 150.0;
 /// The folder with a real control plane.
@@ -46,9 +44,10 @@ pub enum Needs {
 
 /// Declares scenarios, by what they need, as tests against either kind of cluster.
 macro_rules! scenarios {
-    ($($needs:ident { $($name:ident),* $(,)? })*) => {
+    ($($needs:ident { $($(#[$attribute:meta])* $name:ident),* $(,)? })*) => {
         mod sandbox {
             $($(
+                $(#[$attribute])*
                 #[test]
                 fn $name() {
                     $crate::harness::on_sandbox($crate::harness::Needs::$needs, super::$name);
@@ -57,6 +56,7 @@ macro_rules! scenarios {
         }
         mod real {
             $($(
+                $(#[$attribute])*
                 #[test]
                 fn $name() {
                     let name = concat!(module_path!(), "::", stringify!($name));
@@ -103,7 +103,11 @@ fn block_on(scenario: impl Future<Output = ()>) {
 
 /// Waits until a condition holds.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    until_within(PATIENCE, what, &mut holds).await;
+}
+
+async fn until_within(patience: Duration, what: &str, holds: &mut impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + patience;
     while !holds().await {
         assert!(tokio::time::Instant::now() < deadline, "waited in vain until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -121,12 +125,12 @@ pub struct Start {
     host: Host,
     nodes: Vec<NodeSpec>,
     faults: Vec<FaultSpec>,
-    speed: f64,
+    later: Vec<(String, Fault)>,
 }
 
 impl Start {
     fn new(host: Host) -> Self {
-        Self { host, nodes: Vec::new(), faults: Vec::new(), speed: SPEED }
+        Self { host, nodes: Vec::new(), faults: Vec::new(), later: Vec::new() }
     }
 
     fn version(&self) -> &'static str {
@@ -164,9 +168,9 @@ impl Start {
         self
     }
 
-    /// How much faster than real the kubelets are.
-    pub fn speed(mut self, speed: f64) -> Self {
-        self.speed = speed;
+    /// What goes wrong on a node that has started well: one that stops to acknowledge looks like any other beforehand.
+    pub fn later(mut self, node: &str, fault: Fault) -> Self {
+        self.later.push((node.to_owned(), fault));
         self
     }
 

@@ -23,16 +23,6 @@ impl Repository {
         Self { folder, git }
     }
 
-    /// A commit with these files.
-    pub fn with(files: &[(&str, &str)]) -> Self {
-        let repository = Self::empty();
-        for (path, text) in files {
-            repository.write(path, text);
-        }
-        repository.commit();
-        repository
-    }
-
     /// Fleet `test`, and a pool `a` of the nodes labelled so, with this in its configuration and the rollout policy.
     pub fn of_pool(fields: &str, rollout: &str) -> Self {
         let repository = Self::empty();

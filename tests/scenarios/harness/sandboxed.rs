@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use nodecfg::sandbox::api::{Api, Character};
 use nodecfg::sandbox::face::serve::{Identity, Options, Serving, serve};
-use nodecfg::sandbox::face::wire::{Entry, Fault, FaultKind, Injected, Matcher, Wire};
+use nodecfg::sandbox::face::wire::{Entry, Fault, Injected, Wire};
 use nodecfg::sandbox::kubelets::Faults;
 use nodecfg::sandbox::nodes::NodeSpec;
 use nodecfg::sandbox::{Embedded, EmbeddedOptions};
+
+use super::SPEED;
 
 /// Who the binary is to the sandbox.
 const USER: &str = "sandbox";
@@ -22,14 +24,8 @@ pub struct Powers {
 }
 
 impl Powers {
-    pub(super) async fn start(
-        character: Character,
-        nodes: Vec<NodeSpec>,
-        faults: Faults,
-        speed: f64,
-        kubeconfig: &Path,
-    ) -> Self {
-        let options = EmbeddedOptions { character, speed, faults, images: 2, ..EmbeddedOptions::default() };
+    pub(super) async fn start(character: Character, nodes: Vec<NodeSpec>, faults: Faults, kubeconfig: &Path) -> Self {
+        let options = EmbeddedOptions { character, speed: SPEED, faults, images: 2, ..EmbeddedOptions::default() };
         let embedded = Embedded::start(options, nodes).await.unwrap();
         let serving = embedded.serve(None).await.unwrap();
         embedded.save_kubeconfig(&serving, kubeconfig).unwrap();
@@ -49,11 +45,6 @@ impl Powers {
     /// What lies between the binary and the API server. Kubelets and the test itself do not pass it.
     pub fn wire(&self) -> &Wire {
         self.embedded.wire()
-    }
-
-    /// Has something go wrong with requests of one verb on one resource, once.
-    pub fn once(&self, verb: &str, resource: &str, kind: FaultKind) -> Injected {
-        self.inject(Fault::once(Matcher::on(verb, resource), kind))
     }
 
     /// Has something go wrong.
