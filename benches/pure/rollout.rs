@@ -41,7 +41,8 @@ fn roll_out(plan: &Plan, stories: &BTreeMap<NodeName, Story>) -> Machine {
         black_box(patch);
         now += Duration::from_millis(1);
         let [assigned, converged] = stories.get(&node).unwrap().clone();
-        for input in [Input::Assigned(node), Input::Observed(assigned), Input::Observed(converged)] {
+        for input in [Input::Assigned(node), Input::Observed(Box::new(assigned)), Input::Observed(Box::new(converged))]
+        {
             commands.extend(machine.step(input, now));
         }
     }

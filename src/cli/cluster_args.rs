@@ -52,6 +52,11 @@ impl ClusterArgs {
         ClusterReader::new(client, server, options)
     }
 
+    /// The namespace that the command line names, if it names one.
+    pub(super) fn named_namespace(&self) -> Option<&NamespaceName> {
+        self.namespace.as_ref()
+    }
+
     /// Where ConfigMaps go: as the command line says, else as the repository says, else the default.
     pub(super) fn namespace(&self, desired: Option<&Desired>) -> Result<NamespaceName, Failure> {
         let said = self.namespace.clone().or_else(|| desired.and_then(|desired| desired.namespace.clone()));

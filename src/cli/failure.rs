@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::plan::{Problem, Violation};
 use crate::report::{self, FORMAT_VERSION, Format, findings};
 use crate::repository::{RepositoryError, Snapshot};
@@ -27,6 +27,8 @@ pub(super) enum Failure {
     Cluster(ClusterError),
     /// Another sync holds the lock, or it could not be taken.
     Lock(LockError),
+    /// A signal came before anything was changed.
+    Interrupted,
     /// There can be no plan.
     Problems(Vec<Problem>),
     /// The plan breaks an invariant: a bug.
@@ -111,6 +113,7 @@ impl Failure {
             }
             Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
             Self::Lock(_) => Exit::Locked,
+            Self::Interrupted => Exit::NotConverged,
         }
     }
 
@@ -119,10 +122,26 @@ impl Failure {
         match self {
             Self::Usage { message, help } => one("usage", message.clone(), help.clone()),
             Self::Repository(error) => one("repository", error.to_string(), error.help()),
-            Self::Invalid { .. } => Vec::new(),
+            Self::Invalid { findings, .. } => findings
+                .iter()
+                .filter(|finding| finding.severity == Severity::Error)
+                .map(|finding| Message {
+                    code: finding.code.to_owned(),
+                    text: match &finding.place {
+                        Some(place) => format!("{place}: {}", finding.message),
+                        None => finding.message.clone(),
+                    },
+                    help: finding.help.clone().unwrap_or_default(),
+                })
+                .collect(),
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
+            Self::Interrupted => one(
+                "interrupted",
+                "interrupted before anything was changed".to_owned(),
+                "run it again to start over".to_owned(),
+            ),
             Self::Problems(problems) => problems
                 .iter()
                 .map(|problem| Message {

@@ -187,6 +187,17 @@ pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     receiver
 }
 
+/// Does what comes before the first change. A signal ends it at once: there is nothing to finish.
+pub(super) async fn unless_stopped<T, E: Into<Failure>>(
+    stop: &mut watch::Receiver<Stop>,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        result = work => result.map_err(Into::into),
+        Ok(_) = stop.wait_for(|stop| *stop >= Stop::Gently) => Err(Failure::Interrupted),
+    }
+}
+
 /// What asks a process to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {

@@ -7,6 +7,7 @@ use super::{Exit, Failure, Terminal};
 use crate::cluster::LabelKeys;
 use crate::cluster::observe::look;
 use crate::judge::{Patience, Target, judge};
+use crate::names::NamespaceName;
 use crate::observed::{ConfigMapKey, Node, Observed};
 use crate::report::progress;
 use crate::report::status::{self, Row};
@@ -14,7 +15,8 @@ use crate::report::{self, Format};
 
 /// Show what every node runs.
 ///
-/// Needs no repository: a node's pool is that of the ConfigMap it points at.
+/// Needs no repository: a node's pool is that of the ConfigMap it points at. ConfigMaps are looked for wherever nodes point
+/// at some, or in --namespace alone.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -23,11 +25,11 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
-    let namespace = args.cluster.namespace(None)?;
+    let namespace = args.cluster.named_namespace();
     if matches!(format, Format::Text | Format::Markdown) {
-        writeln!(terminal.err, "{}\n", progress::place(&namespace, reader.server()))?;
+        writeln!(terminal.err, "{}\n", progress::place(namespace, reader.server()))?;
     }
-    let observed = look(&reader, namespace.as_str()).await?;
+    let observed = look(&reader, namespace.map(NamespaceName::as_str)).await?;
     let mut rows: Vec<Row> = observed.nodes.values().map(|node| row(node, &observed)).collect();
     rows.sort_by(|a, b| (a.pool.is_none(), &a.pool, &a.node).cmp(&(b.pool.is_none(), &b.pool, &b.node)));
     match format {

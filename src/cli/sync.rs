@@ -75,8 +75,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         diff::write_plan(&planned.plan, format, verbose, terminal)?;
         Exit::Done
     } else {
-        let stop = run::stop_on_signals(terminal.foot.clone());
-        let lock = args.lock(&loaded, &reader, &options).await?;
+        let mut stop = run::stop_on_signals(terminal.foot.clone());
+        let lock = run::unless_stopped(&mut stop, args.lock(&loaded, &reader, &options)).await?;
         let result = args.reconcile(&loaded, &reader, &lock, options, stop, format, verbose, terminal).await;
         lock.release().await;
         result?
@@ -106,12 +106,13 @@ impl Args {
         reader: &ClusterReader,
         lock: &HeldLock,
         options: Options,
-        stop: watch::Receiver<Stop>,
+        mut stop: watch::Receiver<Stop>,
         format: Format,
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
-        let Planned { plan, observed, options } = plan(&loaded.desired, reader, options).await?;
+        let planning = plan(&loaded.desired, reader, options);
+        let Planned { plan, observed, options } = run::unless_stopped(&mut stop, planning).await?;
         let mut audience = Audience::gather(&plan, Purpose::Sync, format, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,

@@ -34,7 +34,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, true, terminal)?;
-    let planned = plan(&loaded.desired, &reader, args.allowances.options(namespace)).await?;
+    let mut stop = run::stop_on_signals(terminal.foot.clone());
+    let planning = plan(&loaded.desired, &reader, args.allowances.options(namespace));
+    let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     let mut audience = Audience::gather(plan, Purpose::Verify, format, verbose, terminal)?;
     let rollout = Rollout {
@@ -45,7 +47,6 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         mode: Mode { assign: false, rollback_on_failure: false, timeout: args.timeout },
         concurrency: 1,
     };
-    let stop = run::stop_on_signals(terminal.foot.clone());
     let execution = execute::verify(rollout, &reader, stop, &mut |now, progress| audience.tell(now, progress)).await;
     audience.dismiss(&execution, terminal)
 }

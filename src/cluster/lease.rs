@@ -299,7 +299,8 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
                     return Err(LockError::Held { lease, holder, since, expires });
                 }
                 if waited.is_zero() {
-                    tracing::info!("waiting for the lock {lease}, which {holder} holds");
+                    // Said to everybody: the command seems to hang otherwise.
+                    tracing::warn!("waiting for the lock {lease}, which {holder} holds");
                 }
                 let pause = Duration::from_secs_f64(0.5 + requests.transport.jitter()).min(left);
                 tokio::time::sleep(pause).await;

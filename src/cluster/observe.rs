@@ -21,7 +21,7 @@ pub async fn observe(
     namespace: &str,
     questions: impl FnOnce(&Observed) -> BTreeSet<ConfigMapKey>,
 ) -> Result<Observed, ClusterError> {
-    let mut observed = look(reader, namespace).await?;
+    let mut observed = look(reader, Some(namespace)).await?;
     if let Some(node) = observed.nodes.keys().next().cloned() {
         let version = reader.server_version().await?;
         let check = reader.check_binding(&node, &version).await?;
@@ -47,13 +47,22 @@ pub async fn observe(
     Ok(observed)
 }
 
-/// Nodes and the metadata of managed ConfigMaps alone: what `status` shows.
+/// Nodes and the metadata of managed ConfigMaps alone: what `status` shows. Without a namespace, ConfigMaps are listed
+/// wherever nodes point at some.
 ///
 /// # Errors
 /// Every [`ClusterError`] of a request.
-pub async fn look(reader: &ClusterReader, namespace: &str) -> Result<Observed, ClusterError> {
+pub async fn look(reader: &ClusterReader, namespace: Option<&str>) -> Result<Observed, ClusterError> {
     let (nodes, resource_version) = reader.list_nodes().await?;
-    let config_maps = reader.list_config_maps(namespace).await?;
+    let named = nodes.iter().filter_map(|node| node.source.as_ref()?.config_map.as_ref());
+    let namespaces: BTreeSet<&str> = match namespace {
+        Some(namespace) => BTreeSet::from([namespace]),
+        None => named.map(|map| map.namespace.as_str()).collect(),
+    };
+    let mut config_maps = Vec::new();
+    for namespace in namespaces {
+        config_maps.extend(reader.list_config_maps(namespace).await?);
+    }
     Ok(Observed {
         nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
         resource_version,

@@ -233,7 +233,12 @@ impl Transport {
     pub(super) async fn open(&self, call: &Call) -> Result<Response<Body>, Failure> {
         let request =
             call.request().map_err(|error| Failure::Unreadable(format!("the request is no HTTP: {error}")))?;
-        let response = self.client.send(request).await.map_err(Failure::of_client)?;
+        let response = self.client.send(request).await.map_err(|error| {
+            let failure = Failure::of_client(error);
+            tracing::debug!("{} {}: {}", call.method, call.uri, failure.summary());
+            failure
+        })?;
+        tracing::debug!("{} {} {}", call.method, call.uri, response.status().as_u16());
         self.shared.reached.store(true, Ordering::Relaxed);
         self.note_date(response.headers());
         let status = response.status();

@@ -236,8 +236,11 @@ impl Listener for Bars {
             lane.apply(now, pool, progress);
             lane.show(now, self.colored);
         }
-        let notable =
-            !matches!(progress, Progress::Waiting { .. } | Progress::Assigned { .. } | Progress::Converged { .. });
+        let notable = match progress {
+            Progress::Waiting { .. } | Progress::Assigned { .. } | Progress::Converged { .. } => false,
+            Progress::ConfigMapCreated { .. } => self.lane_of.len() <= MOST_BARS,
+            _ => true,
+        };
         if notable {
             let line = timed(self.start, now, progress);
             let line = if self.colored { line } else { anstream::adapter::strip_str(&line).to_string() };

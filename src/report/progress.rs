@@ -168,8 +168,9 @@ pub fn opening(scene: &Scene) -> String {
 
 /// Which cluster is looked at, in one line, for people.
 #[must_use]
-pub fn place(namespace: &NamespaceName, server: &str) -> String {
-    quiet(format!("on {server}, namespace {namespace}"))
+pub fn place(namespace: Option<&NamespaceName>, server: &str) -> String {
+    let within = namespace.map(|namespace| format!(", namespace {namespace}")).unwrap_or_default();
+    quiet(format!("on {server}{within}"))
 }
 
 /// A revision as a sentence goes on with it: `at commit 0123456789`, `from the working tree`.

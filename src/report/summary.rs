@@ -15,7 +15,7 @@ use crate::names::{NodeName, PoolName};
 use crate::plan::Why;
 use crate::rollout::{End, NodeOutcome, Outcome, StopReason};
 
-/// How many nodes the table shows.
+/// How many nodes the table shows. Where there are more, it leaves out those that converged.
 const ROWS: usize = 50;
 
 /// Writes the table of nodes that did or should have changed, the explanations, the way on, and a last line. `seconds` is
@@ -46,12 +46,15 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
+    let mut rest = Vec::new();
     if rows.len() > ROWS {
         // What somebody has to look at must not be what is cut. The sort keeps pools and nodes in order otherwise.
         rows.sort_by_key(|row| weight(&row.node.end));
+        let amiss = rows.iter().take_while(|row| row.node.end != End::Converged).count();
+        rest = rows.split_off(amiss.min(ROWS));
     }
-    let rest = rows.split_off(rows.len().min(ROWS));
     let mut table = plain_table(["NODE", "POOL", "FROM", "TO", "STATE", "SECONDS"]);
+    let shown = rows.len();
     for row in rows {
         table.add_row([
             row.node.node.to_string(),
@@ -62,14 +65,17 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
             row.node.seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1}")),
         ]);
     }
-    writeln!(out, "{}", trim_lines(&table.to_string()))?;
+    if shown > 0 {
+        writeln!(out, "{}", trim_lines(&table.to_string()))?;
+    }
     if !rest.is_empty() {
         let mut states: BTreeMap<(u8, String), usize> = BTreeMap::new();
         for row in &rest {
             *states.entry((weight(&row.node.end), state(&row.node.end))).or_default() += 1;
         }
         let states: Vec<String> = states.iter().map(|((_, state), number)| format!("{number} {state}")).collect();
-        writeln!(out, "{}", quiet(format!("… and {} more: {}; -o json lists all", rest.len(), states.join(", "))))?;
+        let more = if shown > 0 { "more nodes" } else { "nodes" };
+        writeln!(out, "{}", quiet(format!("{} {more}: {}; -o json lists them", rest.len(), states.join(", "))))?;
     }
     writeln!(out)
 }
@@ -246,4 +252,82 @@ pub fn document(outcome: &Outcome) -> Result<Value, serde_json::Error> {
 
 fn explained(node: &NodeName, failure: &Failure) -> Result<Value, serde_json::Error> {
     serde_json::to_value(explain::failure(node, failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fixtures::{node_name, pool_name, source as config_map};
+    use crate::rollout::PoolOutcome;
+
+    fn outcome(ends: impl IntoIterator<Item = End>) -> Outcome {
+        let node = |(index, end)| NodeOutcome {
+            node: node_name(&format!("n{index:03}")),
+            from: None,
+            to: Target::Source(config_map("prod-gpu-x")),
+            end,
+            seconds: Some(1.0),
+        };
+        let nodes = ends.into_iter().enumerate().map(node).collect();
+        Outcome { pools: [(pool_name("gpu"), PoolOutcome { stopped: None, nodes })].into() }
+    }
+
+    fn text(outcome: &Outcome) -> String {
+        let mut out = Vec::new();
+        write(&mut out, outcome, 61.0).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    fn failed(error: &str) -> End {
+        End::Failed { failure: Failure::Refused { error: error.to_owned() }, rolled_back: false }
+    }
+
+    #[test]
+    fn a_small_rollout_shows_every_node_in_order() {
+        let text = text(&outcome([End::Converged, failed("no"), End::NotStarted]));
+        let nodes: Vec<&str> = text.lines().skip(1).map_while(|line| line.split_whitespace().next()).collect();
+        assert_eq!(nodes, ["n000", "n001", "n002"]);
+        assert!(text.ends_with("Not done after 1m01s. 3 nodes: 1 converged, 1 failed, 1 not started.\n"), "{text}");
+    }
+
+    #[test]
+    fn a_big_rollout_shows_what_is_amiss_and_counts_the_rest() {
+        let converged = std::iter::repeat_n(End::Converged, 900);
+        let waiting = std::iter::repeat_n(End::NotStarted, 99);
+        let text = text(&outcome(converged.chain(waiting).chain([failed("no")])));
+        let rows: Vec<&str> = text.lines().skip(1).map_while(|line| line.split_whitespace().next()).collect();
+        assert_eq!((rows[0], rows[1], rows.len()), ("n999", "n900", ROWS + 1), "{text}");
+        assert!(text.contains("950 more nodes: 50 not started, 900 converged; -o json lists them\n"), "{text}");
+    }
+
+    #[test]
+    fn a_big_rollout_that_went_well_needs_no_table() {
+        let text = text(&outcome(std::iter::repeat_n(End::Converged, 60)));
+        assert_eq!(text, "60 nodes: 60 converged; -o json lists them\n\nDone in 1m01s. 60 nodes: 60 converged.\n");
+    }
+
+    #[test]
+    fn the_same_failure_is_explained_once() {
+        let text = text(&outcome([failed("no"), failed("no"), failed("never")]));
+        assert_eq!(text.matches("meaning:").count(), 2, "{text}");
+        assert!(text.contains("failed: n000, n001: no\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_to_do_is_one_line() {
+        let settled = outcome([End::LeftAlone { why: Why::Converged }]);
+        assert_eq!(text(&settled), "Done in 1m01s. 1 node: 1 as wanted already.\n");
+        assert_eq!(text(&outcome([])), "Done in 1m01s. 0 nodes.\n");
+    }
+
+    #[test]
+    fn programs_get_every_node_and_the_way_on() {
+        let mut outcome = outcome(std::iter::repeat_n(End::NotStarted, 60));
+        for pool in outcome.pools.values_mut() {
+            pool.stopped = Some(StopReason::Interrupted);
+        }
+        let document = document(&outcome).unwrap();
+        assert_eq!(document["pools"]["gpu"]["nodes"].as_array().unwrap().len(), 60);
+        assert!(document["pools"]["gpu"]["next"].as_str().unwrap().contains("same command again"));
+    }
 }

@@ -170,7 +170,7 @@ impl std::fmt::Display for StopReason {
                 let examples: Vec<&str> = examples.iter().map(NodeName::as_str).collect();
                 write!(
                     f,
-                    "{unavailable} unavailable, at most {budget} allowed (maxUnavailable): {}",
+                    "no budget left, {unavailable} unavailable of at most {budget} (maxUnavailable): {}",
                     examples.join(", ")
                 )
             }

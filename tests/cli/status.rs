@@ -13,6 +13,9 @@ fn what_every_node_runs() {
     shows!("status", cluster.run(empty.path(), "status").shown());
     shows!("status-markdown", cluster.run(empty.path(), "status -o markdown").shown());
 
+    let logged = cluster.run(empty.path(), "status -vv").err;
+    assert!(logged.contains("GET /api/v1/nodes?") && logged.contains(" 200\n"), "{logged}");
+
     let json: serde_json::Value = serde_json::from_str(&cluster.run(empty.path(), "status -o json").out).unwrap();
     assert_eq!(json["kind"], "Status");
     let states: Vec<_> = json["nodes"].as_array().unwrap().iter().map(|node| &node["verdict"]["state"]).collect();
