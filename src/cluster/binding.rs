@@ -1,5 +1,5 @@
-//! Finds out whether a server keeps `Node.spec.configSource`. The one request of a reader that is not a GET: a patch with
-//! `dryRun=All`, which goes through everything a patch goes through and stores nothing.
+//! Finds out whether a server keeps `Node.spec.configSource`, by a patch with `dryRun=All`, which goes through everything a
+//! patch goes through and stores nothing.
 
 use http::Method;
 use serde_json::json;
