@@ -10,6 +10,7 @@ scenarios! {
         config_maps_come_before_nodes,
         canaries_go_first_and_soak,
         a_failed_canary_stops_its_pool,
+        a_canary_that_breaks_while_it_soaks_stops_its_pool,
         the_budget_is_never_exceeded,
         what_is_broken_goes_first_and_its_old_error_does_not_fail_the_new_assignment,
         max_failures_stop_a_pool_and_failed_nodes_keep_their_assignment,
@@ -95,6 +96,17 @@ async fn a_failed_canary_stops_its_pool(start: Start) {
     run.says("stopped: pool a: canary a-1 failed").says("2 converged, 1 failed, 3 not started");
     let assigned = history.end().await.assigned();
     assert!(!assigned.iter().any(|node| ["a-2", "a-3", "a-4"].contains(&node.as_str())), "{assigned:?}");
+    cluster.down().await;
+}
+
+async fn a_canary_that_breaks_while_it_soaks_stops_its_pool(start: Start) {
+    let cluster = start.pool("a", 3).up().await;
+    let repository = repository("{maxUnavailable: 100%, convergenceTimeout: 2s, canary: {nodes: 1, soak: 50s}}");
+    let mut run = cluster.start_run("sync", &repository, &[]);
+    run.until_it_says("a canaries converged, soaking for").await;
+    cluster.fault("a-1", Some(Fault::Deaf)).await;
+    let run = run.end().await.exits(5).says("stopped: pool a: canary a-1 failed").says("2 not started");
+    run.says("timed out: a-1: active, Node not Ready yet");
     cluster.down().await;
 }
 
