@@ -215,7 +215,8 @@ async fn a_node_that_was_down_before_is_assigned_and_fails_nobody(start: Start) 
     cluster.until_node("a-2", "is not Ready", |state| !state.ready).await;
     let repository = repository("{maxUnavailable: 2, convergenceTimeout: 2s}");
     let run = cluster.sync(&repository, &["-o", "json"]).await.exits(5);
-    assert_eq!(told(&run, "assigned")[0], "a-2", "it costs nothing");
+    // It costs nothing more, and so goes at once; the answers to patches sent together come in any order.
+    assert!(told(&run, "assigned")[..2].contains(&"a-2".to_owned()), "{run}");
     assert_eq!(told(&run, "converged").len(), 2, "its failure says nothing about the configuration: {run}");
     // It comes back, and finds its assignment.
     cluster.fault("a-2", None).await;
