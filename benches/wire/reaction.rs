@@ -51,7 +51,7 @@ async fn reactions(world: World) -> Vec<f64> {
     let mut reactions = Vec::new();
     let wanted = world.nodes / world.pools;
     let mut done = 0;
-    while done < wanted {
+    loop {
         let wait = tokio::time::timeout(Duration::from_secs(60), stamps.recv()).await;
         let stamp = wait.expect("nodecfg goes on").expect("the sandbox lives");
         match (stamp.verb, stamp.resource.as_str(), stamp.answered) {
@@ -62,6 +62,9 @@ async fn reactions(world: World) -> Vec<f64> {
             }
             ("patch", "nodes", Some(_)) if !stamp.dry_run => {
                 done += 1;
+                if done == wanted {
+                    break;
+                }
                 let (client, rest) = (client.clone(), Duration::from_millis(random.u64(REST)));
                 tokio::spawn(async move {
                     tokio::time::sleep(rest).await;
