@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use super::request::ResourcePath;
 use super::status::{ApiError, ApiResult};
 
+/// Who sends requests without credentials.
+const ANONYMOUS: &str = "system:anonymous";
+
 /// What a user may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
@@ -50,7 +53,7 @@ impl User {
     }
 
     pub(crate) fn anonymous() -> Self {
-        Self::with_rules("system:anonymous", Vec::new())
+        Self::with_rules(ANONYMOUS, Vec::new())
     }
 }
 
@@ -94,6 +97,13 @@ pub(crate) fn allows(user: &User, denials: &Denials, action: &Action<'_>) -> boo
     if denials.refuses(user, action) {
         return false;
     }
+    // What RBAC's ClusterRole system:basic-user lets everybody who is known ask about themselves.
+    let about_oneself = action.verb == "create"
+        && action.group == "authorization.k8s.io"
+        && action.resource == "selfsubjectaccessreviews";
+    if about_oneself && user.name != ANONYMOUS {
+        return true;
+    }
     let any = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
     match &user.access {
         Access::Admin => true,
@@ -135,7 +145,7 @@ pub(crate) fn authorize(user: &User, denials: &Denials, verb: &str, path: &Resou
 /// # Errors
 /// 403 for the anonymous user.
 pub(crate) fn authorize_path(user: &User, verb: &str, path: &str) -> ApiResult<()> {
-    if user.name != "system:anonymous" {
+    if user.name != ANONYMOUS {
         return Ok(());
     }
     Err(ApiError::forbidden_path(&format!("User {:?} cannot {verb} path {path:?}", user.name)))
@@ -184,5 +194,18 @@ mod tests {
         assert!(authorize(&User::admin("root"), &denials, "get", &path("a", "x")).is_err());
         denials.clear();
         assert!(authorize(&User::admin("root"), &denials, "get", &path("a", "x")).is_ok());
+    }
+
+    #[test]
+    fn everybody_who_is_known_may_ask_what_they_may() {
+        let review = ResourcePath {
+            group: "authorization.k8s.io".to_owned(),
+            resource: "selfsubjectaccessreviews".to_owned(),
+            ..path("", "")
+        };
+        let nobody = User::with_rules("u", Vec::new());
+        assert!(authorize(&nobody, &Denials::default(), "create", &review).is_ok());
+        assert!(authorize(&nobody, &Denials::default(), "get", &review).is_err());
+        assert!(authorize(&User::anonymous(), &Denials::default(), "create", &review).is_err());
     }
 }
