@@ -111,6 +111,7 @@ impl Failure {
                 };
                 if problems.iter().any(repository) { Exit::InvalidRepository } else { Exit::Cluster }
             }
+            Self::Cluster(ClusterError::LockLost { .. }) => Exit::Locked,
             Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,

@@ -18,7 +18,6 @@ use crate::report::progress::{JsonLines, Lines, Listener, Scene};
 use crate::report::{Format, findings, plan_json, plan_text, progress, summary};
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
-use crate::rollout::{Outcome, StopReason};
 
 /// Long-running commands write text for people or JSON lines for programs.
 pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
@@ -147,10 +146,7 @@ async fn tick(listener: Arc<Mutex<Box<dyn Listener + Send>>>) {
 
 /// What the end of a run means to a script.
 fn exit_of(execution: &Execution) -> Exit {
-    let stopped_by = |wanted: fn(&StopReason) -> bool, outcome: &Outcome| {
-        outcome.pools.values().any(|pool| pool.stopped.as_ref().is_some_and(wanted))
-    };
-    if stopped_by(|reason| matches!(reason, StopReason::LockLost), &execution.outcome) {
+    if execution.lock_lost {
         Exit::Locked
     } else if execution.error.is_some() {
         Exit::Cluster

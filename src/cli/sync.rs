@@ -119,8 +119,12 @@ impl Args {
             desired: &loaded.desired,
             observed: &observed,
             options: &options,
-            mode: Mode { assign: true, rollback_on_failure: self.rollback_on_failure, timeout: None },
-            concurrency: usize::from(self.concurrency),
+            mode: Mode {
+                assign: true,
+                rollback_on_failure: self.rollback_on_failure,
+                concurrency: usize::from(self.concurrency),
+                timeout: None,
+            },
         };
         let writer = ClusterWriter::new(reader.clone(), lock);
         let mut listen = |now, progress: &_| audience.tell(now, progress);

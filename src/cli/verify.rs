@@ -44,8 +44,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         desired: &loaded.desired,
         observed,
         options,
-        mode: Mode { assign: false, rollback_on_failure: false, timeout: args.timeout },
-        concurrency: 1,
+        mode: Mode { assign: false, rollback_on_failure: false, concurrency: 1, timeout: args.timeout },
     };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, progress| audience.tell(now, progress)).await;
     audience.dismiss(&execution, terminal)

@@ -142,7 +142,7 @@ impl Follower {
                     return Err(Failure::Lost("the watch was closed at once".to_owned()));
                 }
                 Ok(None) => {
-                    self.open = None;
+                    (self.open, self.trouble) = (None, None);
                     return Ok(None);
                 }
                 Err(_) => return Err(Failure::TooSlow(open.opened.elapsed())),
@@ -160,7 +160,10 @@ impl Follower {
 
     /// Takes note of a failure and waits as the policy says.
     async fn fail(&mut self, failure: Failure) -> Result<(), ClusterError> {
-        self.open = None;
+        // A watch that stood for a while, however quiet, was the end of the trouble before.
+        if self.open.take().is_some_and(|open| open.opened.elapsed() >= TOO_SHORT) {
+            self.trouble = None;
+        }
         let transport = &self.reader.transport;
         let trouble =
             self.trouble.get_or_insert_with(|| Trouble { attempts: 0, since: clock::instant(), struggle: None });

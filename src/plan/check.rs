@@ -179,6 +179,7 @@ impl Checker<'_> {
         self.require(able, &subject, "its kubelet cannot do it");
         self.require(step.from == from, &subject, "does not start from what was observed");
         self.require(step.was_ready == ready, &subject, "its readiness is misstated");
+        self.require(!step.available || ready, &subject, "is not Ready and called available");
         match &step.action {
             Action::Await { .. } => {
                 self.require(
@@ -190,6 +191,11 @@ impl Checker<'_> {
             Action::Assign { patch } => {
                 self.require(!pool.target.is_named_by(step.from.as_ref()), &subject, "is pointed at what it points at");
                 // Invariant 4: what costs budget must not be in the wave that is free.
+                self.require(
+                    wave != WaveKind::Unavailable || !step.available,
+                    &subject,
+                    "is available and starts for free",
+                );
                 self.require(wave == WaveKind::Unavailable || ready, &subject, "is not Ready and waits for budget");
                 self.require(
                     patch_is(patch, step.from.as_ref(), &pool.target),
@@ -223,12 +229,19 @@ impl Checker<'_> {
 
 /// Invariant 3: a patch tests what the plan saw, then changes that one field, and nothing else.
 fn patch_is(patch: &json_patch::Patch, from: Option<&ConfigSource>, target: &Target) -> bool {
+    match patch.0.as_slice() {
+        [PatchOperation::Test(uid), rest @ ..] if uid.path.as_str() == "/metadata/uid" => change_is(rest, from, target),
+        all => change_is(all, from, target),
+    }
+}
+
+fn change_is(operations: &[PatchOperation], from: Option<&ConfigSource>, target: &Target) -> bool {
     const FIELD: &str = "/spec/configSource";
     let means = |value: &Value, source: Option<&ConfigSource>| match source {
         None => value.is_null(),
         Some(source) => serde_json::from_value::<ConfigSource>(value.clone()).is_ok_and(|read| read == *source),
     };
-    match patch.0.as_slice() {
+    match operations {
         [PatchOperation::Test(test), PatchOperation::Add(add)] => {
             test.path.as_str() == FIELD
                 && means(&test.value, from)

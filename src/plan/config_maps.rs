@@ -8,7 +8,7 @@ use super::{ConfigMapPlan, Problem};
 use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::desired::{ContentHash, Desired, Rendered};
 use crate::document::Document;
-use crate::names::{NamespaceName, PoolName};
+use crate::names::{NamespaceName, NodeName, PoolName};
 use crate::observed::{ConfigMapKey, FetchedConfigMap, Observed};
 
 /// Answers questions about the cluster's ConfigMaps from what was observed. Thousands of nodes point at a handful of
@@ -27,6 +27,12 @@ impl<'a> Shelf<'a> {
 
     fn fetched(&self, source: &ConfigSource) -> Option<&'a FetchedConfigMap> {
         self.observed.contents.get(&ConfigMapKey::of(source)?)?.as_ref()
+    }
+
+    /// Whether a source is known to be there, with its key.
+    pub(super) fn holds(&self, source: &ConfigSource) -> bool {
+        let key = source.config_map.as_ref().map(|map| &map.kubelet_config_key);
+        self.fetched(source).is_some_and(|map| !map.deleting && key.is_some_and(|key| map.data.contains_key(key)))
     }
 
     /// The content of a source as a document; `None` when it is not there or cannot be read.
@@ -79,16 +85,27 @@ impl<'a> Shelf<'a> {
         Standing { owner, same_content: wanted.is_some() && self.hash(source) == wanted }
     }
 
-    /// The ConfigMap that a pool needs: to be created, or there with the right content.
+    /// The ConfigMap that a pool needs: to be created, or there with the right content. `on_target` are the nodes that
+    /// point at it already. A ConfigMap that was not asked for in full is taken for what its metadata says.
     pub(super) fn need(
         &self,
         pool: &PoolName,
         rendered: &Rendered,
         namespace: &NamespaceName,
+        on_target: &[NodeName],
     ) -> Result<ConfigMapPlan, Problem> {
         let source = rendered.source(namespace);
         let name = rendered.config_map.clone();
         let existing = self.fetched(&source);
+        let asked = ConfigMapKey::of(&source).is_some_and(|key| self.observed.contents.contains_key(&key));
+        let deleting = existing.is_some_and(|map| map.deleting);
+        if asked
+            && (existing.is_none() || deleting)
+            && let Some(example) = on_target.first()
+        {
+            let (namespace, nodes, example) = (namespace.clone(), on_target.len(), example.clone());
+            return Err(Problem::TargetGone { namespace, name, deleting, nodes, example });
+        }
         if let Some(map) = existing {
             let fleet = map.fleet();
             if fleet.as_ref().is_some_and(|fleet| *fleet != self.desired.fleet) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::contract::ConfigSource;
-use crate::judge::{Patience, Target, Verdict, judge};
+use crate::judge::{Patience, Target, Verdict, Waiting, judge};
 use crate::names::FleetName;
 use crate::observed::{Node, Readiness};
 
@@ -63,9 +63,19 @@ fn field() -> PointerBuf {
     PointerBuf::from_tokens(["spec", "configSource"])
 }
 
+/// The JSON Patch of an assignment. It tests the uid as well: a Node that was made anew under the old name is another node.
+fn assignment(node: &Node, target: &Target) -> Patch {
+    let mut patch = patch(node.source.as_ref(), target);
+    if !node.uid.is_empty() {
+        let path = PointerBuf::from_tokens(["metadata", "uid"]);
+        patch.0.insert(0, PatchOperation::Test(TestOperation { path, value: Value::String(node.uid.clone()) }));
+    }
+    patch
+}
+
 /// The JSON Patch that moves `spec.configSource` from exactly `from` to `target`. The `test` of `null` passes on an absent
 /// field (recorded on API servers 1.21 and 1.36), so that "no source" is a precondition like any other.
-pub(super) fn patch(from: Option<&ConfigSource>, target: &Target) -> Patch {
+fn patch(from: Option<&ConfigSource>, target: &Target) -> Patch {
     let json = |source: &ConfigSource| serde_json::to_value(source).unwrap_or(Value::Null);
     let test = PatchOperation::Test(TestOperation { path: field(), value: from.map_or(Value::Null, json) });
     let change = match target {
@@ -79,9 +89,11 @@ pub(super) fn patch(from: Option<&ConfigSource>, target: &Target) -> Patch {
 /// is not the target.
 pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSource) -> Standing) -> Decision {
     let ready = node.ready == Readiness::Ready;
-    let leave = |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !is_healthy(node), why });
+    let leave =
+        |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !is_available(node), why });
     let step = |action, was_ready| {
-        Decision::Step(Step { node: node.name.clone(), from: node.source.clone(), action, was_ready })
+        let (node, from, available) = (node.name.clone(), node.source.clone(), is_available(node));
+        Decision::Step(Step { node, from, action, was_ready, available, can_return: false })
     };
 
     if node.deleting {
@@ -126,20 +138,38 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
     if rules.paused {
         return leave(Why::Paused);
     }
-    step(Action::Assign { patch: patch(node.source.as_ref(), rules.target) }, ready)
+    step(Action::Assign { patch: assignment(node, rules.target) }, ready)
 }
 
 /// Invariant 4: a node is available while it is Ready and neither in transition nor failed, with respect to whatever it
-/// points at. A node whose kubelet does not follow what it points at is in no transition.
+/// points at. A node whose kubelet does not follow what it points at is in no transition; nor is one that cannot fetch it:
+/// it goes on running what it has (recorded when a ConfigMap in use is deleted).
 #[must_use]
-pub fn is_healthy(node: &Node) -> bool {
-    let present = node.source.clone().map_or(Target::Local, Target::Source);
+pub fn is_available(node: &Node) -> bool {
     node.ready == Readiness::Ready
         && !node.deleting
-        && (!node.follows_config_source() || judge(&present, node, Patience::STATE_ONLY) == Verdict::Converged)
+        && (!node.follows_config_source()
+            || matches!(present_state(node), Verdict::Converged | Verdict::Waiting(Waiting::Syncing { .. })))
+}
+
+/// Whether a node is broken by what it runs, so that another configuration may mend it and cannot make it worse: it is not
+/// Ready, or it refuses what it points at. A Ready node in transition is unavailable too, but not broken: it would be
+/// exposed, and waits for the canaries like any other.
+pub(super) fn is_broken(node: &Node) -> bool {
+    node.ready != Readiness::Ready || refuses(node)
+}
+
+/// Whether a node refuses what it points at.
+pub(super) fn refuses(node: &Node) -> bool {
+    matches!(present_state(node), Verdict::Failed(_))
+}
+
+fn present_state(node: &Node) -> Verdict {
+    let present = node.source.clone().map_or(Target::Local, Target::Source);
+    judge(&present, node, Patience::STATE_ONLY)
 }
 
 /// Whether the node runs what it points at: content is only adopted from a node that proves that it runs it.
 fn runs(node: &Node, source: &ConfigSource) -> bool {
-    judge(&Target::Source(source.clone()), node, Patience::STATE_ONLY) == Verdict::Converged
+    node.source.as_ref() == Some(source) && present_state(node) == Verdict::Converged
 }

@@ -6,13 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::config_maps::Shelf;
-use super::decide::{Decision, Rules, decide, is_healthy};
+use super::decide::{Decision, Rules, decide, refuses};
 use super::membership::{Membership, membership};
 use super::questions::target_of;
-use super::{
-    Action, ChangeSet, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Step, Unpooled, Wave,
-    WaveKind, Why,
-};
+use super::waves::Sorter;
+use super::{Action, ChangeSet, ConfigMapPlan, FORMAT_VERSION, Plan, PlanId, PoolPlan, Step, Unpooled};
 use crate::contract::ConfigSource;
 use crate::desired::{ContentHash, Desired, Pool, PoolTarget};
 use crate::document::changes;
@@ -90,6 +88,21 @@ pub enum Problem {
         /// Its name.
         name: String,
     },
+    /// The ConfigMap that nodes point at is gone.
+    #[error("ConfigMap {namespace}/{name} is gone{}, and {nodes} nodes still point at it, {example} among them",
+        if *deleting { " (it is being deleted)" } else { "" })]
+    TargetGone {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+        /// Whether it is still there, being deleted.
+        deleting: bool,
+        /// How many nodes point at it.
+        nodes: usize,
+        /// One of them.
+        example: NodeName,
+    },
     /// A ConfigMap of the right name belongs to another fleet.
     #[error("ConfigMap {namespace}/{name} belongs to another fleet, {}", fleet.as_ref().map_or("unnamed", |fleet| fleet.as_str()))]
     NameTaken {
@@ -142,6 +155,11 @@ impl Problem {
                 "`kubectl -n {namespace} patch configmap {name} --type merge -p '{{\"immutable\":true}}'` makes it so without \
                  restarting anything"
             ),
+            Self::TargetGone { .. } => "the nodes go on running what they have, but lose it when they are made anew. Made again \
+                                        under its name, it would restart all of them at once. Change the pool's \
+                                        configuration (any field will do): that has another name, and is rolled out within \
+                                        the budget"
+                .to_owned(),
             Self::NameTaken { .. } => "give this fleet another metadata.name in nodecfg.yaml".to_owned(),
         }
     }
@@ -161,11 +179,10 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
         let planned = plan_pool(pool, nodes, observed, &shelf, options);
-        if planned.assignments() > 0
-            && let PoolTarget::Config(rendered) = &pool.target
-        {
-            match shelf.need(name, rendered, &options.namespace) {
-                Ok(map) => config_maps.push(map),
+        if let PoolTarget::Config(rendered) = &pool.target {
+            match shelf.need(name, rendered, &options.namespace, &on_target(nodes, &planned, observed)) {
+                Ok(map) if planned.assignments() > 0 => config_maps.push(map),
+                Ok(_) => {}
                 Err(problem) => problems.push(problem),
             }
         }
@@ -190,6 +207,14 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         prunable,
     };
     Ok(plan.identified())
+}
+
+/// The nodes that point at their pool's target already.
+fn on_target(nodes: &[&NodeName], plan: &PoolPlan, observed: &Observed) -> Vec<NodeName> {
+    let points = |name: &&&NodeName| {
+        observed.nodes.get(**name).is_some_and(|node| plan.target.is_named_by(node.source.as_ref()))
+    };
+    nodes.iter().filter(points).map(|name| (*name).clone()).collect()
 }
 
 /// Decides anew on one node of a pool, whose assignment met a change made meanwhile. What it points at now may be a
@@ -303,11 +328,14 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
     let rules = Rules { target: &target, paused: pool.policy.paused, take_over: options.take_over };
     let mut sorter = Sorter::default();
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
-        sorter.add(node, decide(node, &rules, |source| shelf.standing(source, hash)));
+        let mut decision = decide(node, &rules, |source| shelf.standing(source, hash));
+        if let Decision::Step(step) = &mut decision {
+            step.can_return = node.source.as_ref().is_none_or(|source| shelf.holds(source)) && !refuses(node);
+        }
+        sorter.add(node, decision);
     }
-    let converged = sorter.left_alone.iter().filter(|left| left.why == Why::Converged).count();
     let changes = change_sets(pool, sorter.all_steps(), shelf);
-    let left_alone = std::mem::take(&mut sorter.left_alone);
+    let (waves, left_alone) = sorter.waves(pool.policy.canary);
     PoolPlan {
         name: pool.name.clone(),
         hash,
@@ -315,70 +343,9 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
         budget: pool.policy.max_unavailable.of(nodes.len()),
         policy: pool.policy.clone(),
         changes,
-        waves: sorter.waves(pool, converged),
+        waves,
         left_alone,
         target,
-    }
-}
-
-/// Sorts a pool's nodes into those that cost nothing, those that are in flight, those that cost budget, and those left alone.
-#[derive(Default)]
-struct Sorter {
-    unavailable: Vec<Step>,
-    in_flight: Vec<Step>,
-    available: Vec<Step>,
-    left_alone: Vec<LeftAlone>,
-}
-
-impl Sorter {
-    fn add(&mut self, node: &Node, decision: Decision) {
-        match decision {
-            Decision::LeaveAlone(left) => self.left_alone.push(left),
-            Decision::Step(step) => match &step.action {
-                Action::Await { error: None, .. } => self.in_flight.push(step),
-                Action::Await { .. } => self.unavailable.push(step),
-                Action::Assign { .. } if !is_healthy(node) => self.unavailable.push(step),
-                Action::Assign { .. } => self.available.push(step),
-            },
-        }
-    }
-
-    fn all_steps(&self) -> impl Iterator<Item = &Step> {
-        self.unavailable.iter().chain(&self.in_flight).chain(&self.available)
-    }
-
-    /// Orders the steps. `converged` nodes are on the target already: an earlier run got that far. Nodes in flight were
-    /// its canaries, or it had gone beyond them; either way the cluster's state alone tells how many canaries are missing.
-    fn waves(mut self, pool: &Pool, converged: usize) -> Vec<Wave> {
-        let canaries = pool.policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
-        let begun = converged + self.in_flight.len();
-        let needs_canary = canaries > 0 && begun <= canaries && !(self.available.is_empty() && begun == 0);
-        let mut waves = Vec::new();
-        let mut canary_steps = Vec::new();
-        if needs_canary {
-            canary_steps.append(&mut self.in_flight);
-            let missing = (canaries - begun).min(self.available.len());
-            canary_steps.extend(self.available.drain(..missing));
-        } else {
-            self.unavailable.append(&mut self.in_flight);
-        }
-        self.unavailable.sort_by(|a, b| a.node.cmp(&b.node));
-        if !self.unavailable.is_empty() {
-            waves.push(Wave { kind: WaveKind::Unavailable, steps: self.unavailable });
-        }
-        if let Some(canary) = pool.policy.canary
-            && needs_canary
-            && !(canary_steps.is_empty() && self.available.is_empty())
-        {
-            canary_steps.sort_by(|a, b| a.node.cmp(&b.node));
-            // With nobody left to protect there is nothing to soak for.
-            let soak_seconds = if self.available.is_empty() { 0 } else { canary.soak.as_secs() };
-            waves.push(Wave { kind: WaveKind::Canary { soak_seconds }, steps: canary_steps });
-        }
-        if !self.available.is_empty() {
-            waves.push(Wave { kind: WaveKind::Rest, steps: self.available });
-        }
-        waves
     }
 }
 
@@ -412,6 +379,7 @@ impl Problem {
             Self::Contested { .. } => "contested-nodes",
             Self::ContentDiffers { .. } => "config-map-differs",
             Self::NotImmutable { .. } => "config-map-mutable",
+            Self::TargetGone { .. } => "config-map-gone",
             Self::NameTaken { .. } => "config-map-of-another-fleet",
         }
     }

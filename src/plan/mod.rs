@@ -26,6 +26,7 @@ mod decide;
 mod make;
 mod membership;
 mod questions;
+mod waves;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -35,7 +36,7 @@ mod properties;
 mod tests;
 
 pub use check::{Violation, check};
-pub use decide::{Decision, back_patch, is_healthy};
+pub use decide::{Decision, back_patch, is_available};
 pub use make::{Options, Problem, make, redecide};
 pub use membership::{Membership, membership};
 pub use questions::questions;
@@ -160,7 +161,7 @@ pub struct Wave {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum WaveKind {
-    /// Already unavailable: they cost nothing more and start at once.
+    /// Broken already, being not Ready or having refused what they point at: they cost nothing more and start at once.
     Unavailable,
     /// The canaries: they start as the budget allows, and are then watched while they soak.
     #[serde(rename_all = "camelCase")]
@@ -184,6 +185,10 @@ pub struct Step {
     pub action: Action,
     /// Whether it is Ready now, and so must be Ready again to count as converged.
     pub was_ready: bool,
+    /// Whether it is available now: Ready, and neither in transition nor failed. If so, its start costs budget.
+    pub available: bool,
+    /// Whether it could be pointed back at what it has now: that is still there, and the node has not refused it.
+    pub can_return: bool,
 }
 
 /// What is done to a node.
@@ -195,10 +200,10 @@ pub enum Action {
         /// The patch of the object that carries `spec.configSource`.
         patch: json_patch::Patch,
     },
-    /// It points at the target already: watch it converge.
+    /// It points at the target already: watch it converge. A converged node is watched on as a canary that soaks.
     #[serde(rename_all = "camelCase")]
     Await {
-        /// What it is still waited for; unset when it has failed.
+        /// What it is still waited for; unset when it has failed, or has converged.
         waiting: Option<Waiting>,
         /// The error that it reports against the target.
         error: Option<String>,

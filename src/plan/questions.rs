@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 
 use super::membership::membership;
-use crate::desired::{Desired, PoolTarget};
+use crate::desired::{Desired, Pool, PoolTarget};
 use crate::judge::Target;
-use crate::names::NamespaceName;
+use crate::names::{NamespaceName, NodeName};
 use crate::observed::{ConfigMapKey, Observed};
 
 /// The ConfigMaps to read, none of them twice.
@@ -28,11 +28,27 @@ pub fn questions(desired: &Desired, observed: &Observed, namespace: &NamespaceNa
             any = true;
             wanted.extend(node.source.as_ref().and_then(ConfigMapKey::of));
         }
-        if any {
-            wanted.extend(target.source().and_then(ConfigMapKey::of));
+        let target_map = target.source().and_then(ConfigMapKey::of);
+        if any || (!nodes.is_empty() && target_map.as_ref().is_some_and(|key| is_doubtful(key, pool, &nodes, observed)))
+        {
+            wanted.extend(target_map);
         }
     }
     wanted
+}
+
+/// Whether the list of ConfigMaps leaves open that a pool's ConfigMap is there with the right content: it is missing, on its
+/// way out, marked with another hash, or not the one that its nodes took.
+fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&NodeName], observed: &Observed) -> bool {
+    let (Some(map), PoolTarget::Config(rendered)) = (observed.config_maps.get(key), &pool.target) else { return true };
+    let taken = |node: &&NodeName| {
+        let assigned = observed.nodes.get(*node)?.status.assigned.as_ref()?;
+        let uid = assigned.config_map.as_ref()?.uid.clone()?;
+        (ConfigMapKey::of(assigned).as_ref() == Some(key)).then_some(uid)
+    };
+    map.deleting
+        || map.content_hash.as_deref() != Some(rendered.hash.to_string().as_str())
+        || nodes.iter().filter_map(taken).any(|uid| uid != map.uid)
 }
 
 /// What a pool's nodes shall point at when ConfigMaps are in `namespace`.

@@ -61,6 +61,11 @@ fn a_fresh_pool_is_assigned_with_a_precondition() {
     [
       {
         "op": "test",
+        "path": "/metadata/uid",
+        "value": "uid-n1"
+      },
+      {
+        "op": "test",
         "path": "/spec/configSource",
         "value": null
       },
@@ -88,8 +93,8 @@ fn local_means_that_the_source_is_removed() {
     let plan = planned(&desired([local]), &cluster);
     let Action::Assign { patch } = &plan.pools[0].waves[0].steps[0].action else { panic!("assigned") };
     let json = serde_json::to_value(patch).unwrap();
-    assert_eq!(json[1], serde_json::json!({"op": "remove", "path": "/spec/configSource"}));
-    assert_eq!(json[0]["value"]["configMap"]["name"], rendered("a", 64).config_map);
+    assert_eq!(json[2], serde_json::json!({"op": "remove", "path": "/spec/configSource"}));
+    assert_eq!(json[1]["value"]["configMap"]["name"], rendered("a", 64).config_map);
     assert!(plan.config_maps.is_empty());
     assert_eq!(why(&plan, "n2"), &Why::Converged);
     // The last known good still refers to it: not prunable before the node has let go.
@@ -128,18 +133,25 @@ fn an_interrupted_rollout_goes_on_from_what_the_cluster_shows() {
     let in_flight = |name| Node { source: Some(target("a", 64)), ..node(name, "a") };
     let at = |nodes: Vec<Node>| planned(&desired([pool("a", 64, policy.clone())]), &observed(nodes));
 
-    // One canary converged, the other in flight: both are watched, and soaked anew.
+    let canary = WaveKind::Canary { soak_seconds: 600 };
+    // One canary converged, the other in flight: both are watched, and soak anew.
     let plan = at(vec![on_target("n1"), in_flight("n2"), node("n3", "a")]);
-    assert_eq!(waves(&plan), [(WaveKind::Canary { soak_seconds: 600 }, vec!["n2"]), (WaveKind::Rest, vec!["n3"])]);
-    // Both converged: nothing says for how long, so they soak anew.
+    assert_eq!(waves(&plan), [(canary, vec!["n1", "n2"]), (WaveKind::Rest, vec!["n3"])]);
+    // Both converged: nothing says for how long, so they soak anew, and are watched while they do.
     let plan = at(vec![on_target("n1"), on_target("n2"), node("n3", "a")]);
-    assert_eq!(waves(&plan), [(WaveKind::Canary { soak_seconds: 600 }, vec![]), (WaveKind::Rest, vec!["n3"])]);
-    // More than the canaries had begun: the soak was over.
+    assert_eq!(waves(&plan), [(canary, vec!["n1", "n2"]), (WaveKind::Rest, vec!["n3"])]);
+    // A node in flight proves nothing: it may have been broken, and free to start.
     let plan = at(vec![on_target("n1"), on_target("n2"), in_flight("n3"), node("n4", "a")]);
-    assert_eq!(waves(&plan), [(WaveKind::Unavailable, vec!["n3"]), (WaveKind::Rest, vec!["n4"])]);
+    assert_eq!(
+        waves(&plan),
+        [(WaveKind::Unavailable, vec!["n3"]), (canary, vec!["n1", "n2"]), (WaveKind::Rest, vec!["n4"])]
+    );
+    // More have converged than there are canaries: the soak was over.
+    let plan = at(vec![on_target("n1"), on_target("n2"), on_target("n3"), node("n4", "a")]);
+    assert_eq!(waves(&plan), [(WaveKind::Rest, vec!["n4"])]);
     // Everything in flight: nobody is left to protect, nothing to soak for.
     let plan = at(vec![on_target("n1"), in_flight("n2")]);
-    assert_eq!(waves(&plan), [(WaveKind::Canary { soak_seconds: 0 }, vec!["n2"])]);
+    assert_eq!(waves(&plan), [(WaveKind::Canary { soak_seconds: 0 }, vec!["n1", "n2"])]);
 }
 
 #[test]
@@ -288,12 +300,63 @@ fn a_config_map_must_be_what_its_name_says() {
 }
 
 #[test]
+fn a_config_map_that_nodes_point_at_is_not_made_again_behind_their_back() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let mut cluster = observed([on(node("n1", "a"), &target("a", 64)), node("n2", "a")]);
+    cluster.contents.insert(ConfigMapKey::of(&target("a", 64)).unwrap(), None);
+    let problems = problems(&desired, &cluster);
+    assert!(matches!(&problems[0], Problem::TargetGone { nodes: 1, example, .. } if example.as_str() == "n1"));
+    // Nobody points at it: it is just one to create.
+    cluster.nodes.remove(&node_name("n1"));
+    assert!(planned(&desired, &cluster).config_maps[0].create);
+}
+
+#[test]
+fn nodes_that_serve_are_exposed_however_their_status_complains() {
+    let mut policy = policy(1);
+    policy.canary = canary(1, 600);
+    let old = target("a", 110);
+    // The ConfigMap in use was deleted: every kubelet says so, and goes on.
+    let orphaned = |name| {
+        let mut node = on(node(name, "a"), &old);
+        node.status.error = Some(format!("{}{}", error_text::SYNC_PREFIX, error_text::DOWNLOAD));
+        node
+    };
+    // Assigned to something else a moment ago, and on its way.
+    let moving = Node { source: Some(target("a", 90)), ..on(node("n3", "a"), &old) };
+    let mut cluster = observed([orphaned("n1"), orphaned("n2"), moving]);
+    for max_pods in [90, 110] {
+        with_config_map(&mut cluster, "a", &rendered("a", max_pods));
+    }
+    let plan = planned(&desired([pool("a", 64, policy)]), &cluster);
+    assert_eq!(
+        waves(&plan),
+        [(WaveKind::Canary { soak_seconds: 600 }, vec!["n1"]), (WaveKind::Rest, vec!["n2", "n3"])]
+    );
+    let available: Vec<bool> = plan.pools[0].steps().map(|step| step.available).collect();
+    assert_eq!(available, [true, true, false]);
+}
+
+#[test]
 fn only_what_a_decision_needs_is_read_in_full() {
     let both = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
-    let settled = observed([on(node("n1", "a"), &target("a", 64)), on(node("n2", "b"), &target("b", 64))]);
+    let mut settled = observed([on(node("n1", "a"), &target("a", 64)), on(node("n2", "b"), &target("b", 64))]);
+    for pool in ["a", "b"] {
+        with_config_map(&mut settled, pool, &rendered(pool, 64));
+    }
     assert!(questions(&both, &settled, &super::fixtures::namespace()).is_empty(), "nothing to do, nothing to ask");
+    let asked = |change: &dyn Fn(&mut Observed)| {
+        let mut cluster = settled.clone();
+        change(&mut cluster);
+        questions(&both, &cluster, &super::fixtures::namespace()).len()
+    };
+    let key = ConfigMapKey::of(&target("a", 64)).unwrap();
+    assert_eq!(asked(&|cluster| drop(cluster.config_maps.remove(&key))), 1, "it is missing");
+    assert_eq!(asked(&|cluster| cluster.config_maps.get_mut(&key).unwrap().uid = "another".to_owned()), 1, "made anew");
+    assert_eq!(asked(&|cluster| cluster.config_maps.get_mut(&key).unwrap().content_hash = None), 1, "not marked");
 
-    let moving = observed([on(node("n1", "a"), &source("theirs")), on(node("n2", "b"), &target("b", 64))]);
+    let mut moving = observed([on(node("n1", "a"), &source("theirs")), on(node("n2", "b"), &target("b", 64))]);
+    with_config_map(&mut moving, "b", &rendered("b", 64));
     let asked = questions(&both, &moving, &super::fixtures::namespace());
     let expected = [ConfigMapKey::of(&source("theirs")).unwrap(), ConfigMapKey::of(&target("a", 64)).unwrap()];
     assert_eq!(asked.into_iter().collect::<Vec<_>>(), {

@@ -39,8 +39,6 @@ pub struct Rollout<'a> {
     pub options: &'a Options,
     /// How it is carried out.
     pub mode: Mode,
-    /// How many patches may be on their way at a time.
-    pub concurrency: usize,
 }
 
 /// How far somebody wants a rollout to be stopped.
@@ -62,6 +60,8 @@ pub struct Execution {
     pub outcome: Outcome,
     /// What cut it short, if the cluster did.
     pub error: Option<ClusterError>,
+    /// Whether it ended because the lock of the fleet was lost.
+    pub lock_lost: bool,
 }
 
 /// The answer to a request.
@@ -103,8 +103,16 @@ pub async fn execute(
     stop: watch::Receiver<Stop>,
     listener: &mut dyn FnMut(Timestamp, &Progress),
 ) -> Result<Execution, ClusterError> {
-    check_permissions(rollout.plan, reader).await?;
-    create_config_maps(rollout.plan, writer, listener).await?;
+    let prepare = async {
+        check_permissions(rollout.plan, reader).await?;
+        create_config_maps(rollout.plan, writer, listener).await
+    };
+    let mut asked = stop.clone();
+    tokio::select! {
+        prepared = prepare => prepared?,
+        // No node has been touched; whatever ConfigMaps are there serve the next run.
+        Ok(_) = asked.wait_for(|stop| *stop >= Stop::Gently) => {}
+    }
     let mut commentary = Commentary::start(writer.clone(), rollout.plan);
     let execution = {
         let mut tell = |now: Timestamp, progress: &Progress| {
@@ -182,8 +190,12 @@ async fn run(
         machine: Machine::new(rollout.plan, rollout.mode),
         queue: VecDeque::new(),
         error: None,
+        lock_lost: false,
         listener,
     };
+    if *stop.borrow() >= Stop::Gently {
+        runner.step(Input::Stop(StopReason::Interrupted));
+    }
     runner.step(Input::Start);
     // The plan's own view of its nodes: what changed since comes by the watch.
     for node in rollout
@@ -196,7 +208,7 @@ async fn run(
         runner.step(Input::Observed(Box::new(node.clone())));
     }
     runner.drive(reader, writer, lock_lost, stop).await;
-    Execution { outcome: runner.machine.outcome(), error: runner.error }
+    Execution { outcome: runner.machine.outcome(), error: runner.error, lock_lost: runner.lock_lost }
 }
 
 fn pools_by_node(plan: &Plan) -> BTreeMap<NodeName, PoolName> {
@@ -209,6 +221,7 @@ struct Runner<'a> {
     machine: Machine,
     queue: VecDeque<Request>,
     error: Option<ClusterError>,
+    lock_lost: bool,
     listener: &'a mut dyn FnMut(Timestamp, &Progress),
 }
 
@@ -252,11 +265,11 @@ impl Runner<'_> {
         });
         let mut in_air = FuturesUnordered::new();
         loop {
-            while in_air.len() < self.rollout.concurrency.max(1) {
+            while in_air.len() < self.rollout.mode.concurrency.max(1) {
                 let Some(request) = self.queue.pop_front() else { break };
                 in_air.push(send(request, reader, writer));
             }
-            if self.machine.is_finished() && in_air.is_empty() {
+            if self.lock_lost || (self.machine.is_finished() && in_air.is_empty()) {
                 return;
             }
             let tick = sleep_until(self.machine.next_tick());
@@ -273,6 +286,7 @@ impl Runner<'_> {
                 () = tick => self.step(Input::Tick),
                 reason = &mut lock_lost => {
                     tracing::error!("the lock was lost: {reason}");
+                    self.lock_lost = true;
                     return self.cut_short(StopReason::LockLost, None);
                 }
                 Ok(()) = stop.changed() => {
@@ -280,7 +294,8 @@ impl Runner<'_> {
                     if wanted >= Stop::Gently {
                         self.step(Input::Stop(StopReason::Interrupted));
                     }
-                    if wanted == Stop::Now {
+                    // Who only watches has nothing to finish.
+                    if wanted == Stop::Now || !self.rollout.mode.assign {
                         return;
                     }
                 }
@@ -307,6 +322,11 @@ impl Runner<'_> {
         match answer {
             Answer::Assigned(node) => self.step(Input::Assigned(node)),
             Answer::Changed(node) => self.queue.push_front(Request::Reread(node)),
+            Answer::Refused(_, error @ ClusterError::LockLost { .. }) => {
+                tracing::error!("{error}");
+                self.lock_lost = true;
+                self.step(Input::Stop(StopReason::LockLost));
+            }
             Answer::Refused(node, error) => {
                 self.step(Input::Refused(node, error.to_string()));
                 // Every error that is not about this one node will meet the next node as well; the machine stops by its
@@ -337,7 +357,7 @@ impl Runner<'_> {
             NodeEvent::Relisted(nodes) => {
                 let present: BTreeSet<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
                 let gone: Vec<NodeName> =
-                    self.pool_of.keys().filter(|node| !present.contains(*node)).cloned().collect();
+                    self.machine.nodes().filter(|node| !present.contains(*node)).cloned().collect();
                 for node in gone {
                     self.step(Input::Gone(node));
                 }
@@ -354,7 +374,13 @@ async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterW
         (Request::Assign(node, patch), Some(writer)) => match writer.patch_node(&node, &patch).await {
             Ok(_) => Answer::Assigned(node),
             Err(
-                ClusterError::PreconditionFailed { .. } | ClusterError::Conflict { .. } | ClusterError::NotFound { .. },
+                ClusterError::PreconditionFailed { .. }
+                | ClusterError::Conflict { .. }
+                | ClusterError::NotFound { .. }
+                // These leave open whether the patch arrived.
+                | ClusterError::TimedOut { .. }
+                | ClusterError::Unreachable { .. }
+                | ClusterError::Unexpected { .. },
             ) => Answer::Changed(node),
             Err(error) => Answer::Refused(node, error),
         },

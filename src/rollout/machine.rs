@@ -99,6 +99,11 @@ impl Machine {
         }
     }
 
+    /// Every node of every pool, left alone or not.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.pool_of.keys()
+    }
+
     /// When [`Input::Tick`] is next needed.
     #[must_use]
     pub fn next_tick(&self) -> Option<Timestamp> {

@@ -183,6 +183,7 @@ proptest! {
         canaries in prop::option::of((1..3_u32, 0..60_u64)),
         max_failures in 0..3_u32,
         rollback_on_failure in any::<bool>(),
+        concurrency in 1..6_usize,
         happenings in vec(happenings(), 0..160),
     ) {
         let mut policy = policy(budget);
@@ -199,7 +200,7 @@ proptest! {
         let plan = make(&desired, &cluster, &options()).unwrap();
         let name = plan.pools[0].name.clone();
         let decide = |node: &Node| redecide(&desired, &cluster, &options(), &name, node);
-        let mode = Mode { assign: true, rollback_on_failure, timeout: None };
+        let mode = Mode { assign: true, rollback_on_failure, concurrency, timeout: None };
         let mut world = World {
             nodes: cluster.nodes.clone(),
             machine: Machine::new(&plan, mode),

@@ -11,14 +11,14 @@ use crate::contract::error_text;
 use crate::desired::{Desired, RolloutPolicy};
 use crate::judge::{Failure, Waiting};
 use crate::names::NodeName;
-use crate::observed::{Node, Observed, Readiness};
+use crate::observed::{ConfigMapKey, FetchedConfigMap, Node, Observed, Readiness};
 use crate::plan::fixtures::{
     canary, desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
-    source,
+    source, with_config_map,
 };
 use crate::plan::{Plan, make, redecide};
 
-const ASSIGN: Mode = Mode { assign: true, rollback_on_failure: false, timeout: None };
+const ASSIGN: Mode = Mode { assign: true, rollback_on_failure: false, concurrency: 16, timeout: None };
 
 /// A rollout of one pool with a story to tell.
 struct Story {
@@ -32,8 +32,11 @@ struct Story {
 
 impl Story {
     fn new(nodes: impl IntoIterator<Item = Node>, policy: RolloutPolicy, mode: Mode) -> Self {
+        Self::over(observed(nodes), policy, mode)
+    }
+
+    fn over(cluster: Observed, policy: RolloutPolicy, mode: Mode) -> Self {
         let desired = desired([pool("a", 64, policy)]);
-        let cluster = observed(nodes);
         let plan: Plan = make(&desired, &cluster, &options()).unwrap();
         Self {
             machine: Machine::new(&plan, mode),
@@ -338,8 +341,113 @@ fn a_configuration_that_failed_before_is_given_to_nobody_else() {
 }
 
 #[test]
+fn a_pending_node_that_left_is_no_canary() {
+    let mut policy = policy(3);
+    policy.canary = canary(1, 60);
+    let mut story = Story::new(three(), policy, ASSIGN);
+    story.tell(Input::Start);
+    story.tell(Input::Gone(node_name("n2")));
+    assert_eq!(story.tell(Input::Gone(node_name("n1"))), ["n3"], "the next that is there");
+}
+
+#[test]
+fn a_canary_that_flaps_is_a_failure_in_the_end() {
+    let mut policy = policy(3);
+    policy.canary = canary(1, 60);
+    let mut story = Story::new(three(), policy, ASSIGN);
+    story.tell(Input::Start);
+    story.converge("n1");
+    for _ in 0..10 {
+        let unready = Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Story::target()) };
+        story.tell(Input::Observed(Box::new(unready)));
+        story.wait(30);
+        story.tell(Input::Observed(Box::new(on(node("n1", "a"), &Story::target()))));
+        story.wait(30);
+    }
+    assert_eq!(story.stopped(), Some(StopReason::CanaryFailed { node: node_name("n1") }));
+}
+
+#[test]
+fn a_broken_node_that_mends_before_its_turn_costs_budget_again() {
+    let mut nodes = three();
+    for node in &mut nodes {
+        node.ready = Readiness::Unknown;
+    }
+    let mut story = Story::new(nodes, policy(1), Mode { concurrency: 1, ..ASSIGN });
+    assert_eq!(story.tell(Input::Start), ["n1"], "one request at a time");
+    // The network is back: all are Ready again before the others' turn has come.
+    for name in ["n2", "n3"] {
+        assert!(story.tell(Input::Observed(Box::new(node(name, "a")))).is_empty());
+    }
+    assert!(story.tell(Input::Assigned(node_name("n1"))).is_empty(), "n1 uses the budget up");
+}
+
+#[test]
+fn a_node_that_dies_before_its_turn_is_not_held_to_be_ready_and_stops_nobody() {
+    let mut story = Story::new(three(), policy(2), ASSIGN);
+    assert_eq!(story.tell(Input::Start), ["n1", "n2"]);
+    let dead = Node { ready: Readiness::Unknown, ..node("n3", "a") };
+    assert_eq!(story.tell(Input::Observed(Box::new(dead))), ["n3"], "it costs nothing");
+    story.tell(Input::Assigned(node_name("n3")));
+    story.converge("n1");
+    story.converge("n2");
+    story.wait(301);
+    assert!(matches!(story.end("n3"), End::Failed { .. }));
+    assert_eq!(story.stopped(), None);
+}
+
+#[test]
+fn a_node_made_anew_under_its_name_is_not_called_done() {
+    let mut story = Story::new(three(), policy(3), ASSIGN);
+    story.tell(Input::Start);
+    for name in ["n1", "n2", "n3"] {
+        story.converge(name);
+    }
+    story.tell(Input::Gone(node_name("n1")));
+    assert!(story.machine.outcome().is_complete());
+    story.tell(Input::Observed(Box::new(node("n1", "a"))));
+    assert_eq!(story.end("n1"), End::Changed { to: None });
+    // So is one that somebody points away after it has converged.
+    story.tell(Input::Observed(Box::new(on(node("n2", "a"), &source("theirs")))));
+    assert_eq!(story.end("n2"), End::Changed { to: Some(source("theirs")) });
+    assert!(!story.machine.outcome().is_complete());
+}
+
+#[test]
+fn an_old_event_after_a_second_look_is_no_change_by_others() {
+    let mut story = Story::new([node("n1", "a"), node("n2", "a")], policy(1), ASSIGN);
+    story.tell(Input::Start);
+    // The patch arrived, its answer and the watch were lost; the node was read again, then the watch starts over.
+    let ours = Node { source: Some(Story::target()), ..node("n1", "a") };
+    let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &ours).unwrap();
+    story.tell(Input::Changed(node_name("n1"), Some(Box::new((ours, decision)))));
+    assert!(story.tell(Input::Observed(Box::new(node("n1", "a")))).is_empty(), "no other node starts");
+    assert_eq!(story.end("n1"), End::InFlight);
+}
+
+#[test]
+fn nobody_is_rolled_back_to_what_is_not_there() {
+    let old = rendered("a", 110).source(&namespace());
+    let mut cluster = observed([on(node("n1", "a"), &old)]);
+    with_config_map(&mut cluster, "a", &rendered("a", 110));
+    let key = ConfigMapKey::of(&old).unwrap();
+    let rolled_back = |found: Option<FetchedConfigMap>| {
+        let mut cluster = cluster.clone();
+        cluster.contents.insert(key.clone(), found);
+        let mut story = Story::over(cluster, policy(1), Mode { rollback_on_failure: true, ..ASSIGN });
+        assert_eq!(story.tell(Input::Start), ["n1"]);
+        story.refuse("n1");
+        story.rolled_back.len()
+    };
+    let data = [("kubelet".to_owned(), rendered("a", 110).canonical)].into();
+    assert_eq!(rolled_back(Some(FetchedConfigMap { data, ..FetchedConfigMap::default() })), 1);
+    assert_eq!(rolled_back(None), 0);
+}
+
+#[test]
 fn verifying_waits_without_assigning() {
-    let mode = Mode { assign: false, rollback_on_failure: false, timeout: Some(Duration::from_secs(30)) };
+    let mode =
+        Mode { assign: false, rollback_on_failure: false, concurrency: 1, timeout: Some(Duration::from_secs(30)) };
     let mut story = Story::new(three(), policy(1), mode);
     assert!(story.tell(Input::Start).is_empty());
     // Somebody else's sync moves them, all at once.

@@ -19,6 +19,9 @@ pub struct Mode {
     pub assign: bool,
     /// Whether a failed node is pointed back at what it had before.
     pub rollback_on_failure: bool,
+    /// How many assignments of one pool may be on their way to the server at a time, at least 1. Whoever has to wait for
+    /// that is looked at again before its turn comes.
+    pub concurrency: usize,
     /// A time limit that replaces each pool's own, if given.
     pub timeout: Option<Duration>,
 }

@@ -4,17 +4,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::roster::{Group, Phase, Rollback};
+use super::roster::{Group, Phase, Rollback, Tracked};
 use super::{Gate, PoolRun, elapsed};
 use crate::judge::{Failure, Patience, Verdict, Waiting, judge};
-use crate::observed::Node;
-use crate::plan::{Action, Decision, LeftAlone, Step, Why, back_patch, is_healthy};
+use crate::observed::{Node, Readiness};
+use crate::plan::{Action, Decision, LeftAlone, Step, Why, back_patch, is_available};
 use crate::rollout::StopReason;
 use crate::rollout::progress::Progress;
 use crate::rollout::signals::{Command, Context};
 
 /// How often an assignment that met somebody else's change is planned anew before the node is left as it is.
 const REPLANS: u8 = 3;
+
+/// How often a canary may lose its readiness while it soaks and find it again, before that is a failure.
+const RELAPSES: u8 = 3;
 
 impl PoolRun {
     pub(in crate::rollout) fn assigned(&mut self, number: usize, context: &mut Context<'_>) {
@@ -27,6 +30,7 @@ impl PoolRun {
         });
         self.nodes.update(number, |node| node.waiting = Waiting::NotAcknowledged);
         self.watch(number, context);
+        self.start_more(context);
     }
 
     /// Its turn has not come after all. Only asked for once the pool has stopped: nothing starts it again.
@@ -40,7 +44,8 @@ impl PoolRun {
         let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
         context.tell(Progress::Refused { pool: self.name.clone(), node: node.name.clone(), error: error.clone() });
         let group = node.group;
-        self.nodes.set(number, Phase::Refused { error });
+        // Until it is seen again nobody knows whether the patch arrived after all.
+        self.nodes.update(number, |node| (node.phase, node.healthy) = (Phase::Refused { error }, false));
         self.count_failure(number, group, context);
         self.start_more(context);
     }
@@ -55,18 +60,26 @@ impl PoolRun {
     ) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
         let (name, replans) = (node.name.clone(), node.replans + 1);
-        self.nodes.update(number, |node| node.replans = replans);
+        self.nodes.update(number, |node| {
+            node.replans = replans;
+            node.ready = current.ready == Readiness::Ready;
+            node.healthy = is_available(current);
+        });
         let may_retry = replans <= REPLANS && self.stopped.is_none();
         match decision {
-            Decision::Step(Step { action: Action::Assign { patch }, from, .. }) if may_retry => {
+            Decision::Step(Step { action: Action::Assign { patch }, from, was_ready, can_return, .. }) if may_retry => {
                 context.commands.push(Command::Assign(name, patch.clone()));
-                self.nodes.update(number, |node| (node.from, node.patch) = (from, Some(patch)));
+                self.nodes.update(number, |node| {
+                    (node.from, node.patch) = (from, Some(patch));
+                    (node.was_ready, node.can_return) = (was_ready, can_return);
+                });
             }
             // Our own patch, answered to nobody, or somebody who wanted the same.
             Decision::Step(Step { action: Action::Await { .. }, .. })
             | Decision::LeaveAlone(LeftAlone { why: Why::Converged, .. }) => {
                 self.assigned(number, context);
-                self.observed(number, current, context);
+                // Judged as it was read, not taken as seen by the watch: that may still be at events from before.
+                self.judge_watched(number, current, context.now, context);
             }
             Decision::LeaveAlone(LeftAlone { why: why @ (Why::Adopted { .. } | Why::Conflict { .. }), .. }) => {
                 self.nodes.set(number, Phase::LeftAlone(why));
@@ -103,32 +116,42 @@ impl PoolRun {
             self.gone(number, context);
             return;
         }
-        let healthy = is_healthy(seen);
+        let healthy = is_available(seen);
         let on_target = self.target.is_named_by(seen.source.as_ref());
         let Some(node) = self.nodes.get(number) else { return };
         let (phase, left_target) = (node.phase.clone(), node.seen_on_target && !on_target);
         self.nodes.update(number, |node| {
+            node.ready = seen.ready == Readiness::Ready;
             node.healthy = healthy;
             node.seen_on_target |= on_target;
         });
         match phase {
             Phase::Pending if !healthy && self.opened(number) => self.free.push_back(number),
-            Phase::Watching { .. } if left_target && self.mode.assign => {
-                self.nodes.set(number, Phase::Changed { to: seen.source.clone() });
-                self.tell_changed(number, seen, context);
-                self.replace_canary(number);
+            Phase::Watching { .. } if left_target && self.mode.assign => self.lose(number, seen, context),
+            // What was proven of it is no longer so.
+            Phase::Converged { .. } | Phase::LeftAlone(Why::Converged) if left_target => {
+                self.lose(number, seen, context)
             }
+            // Another node under the old name: the plan knows nothing of it.
+            Phase::Gone if !seen.deleting => self.lose(number, seen, context),
             // The watch can be faster than the answer to the patch; what it shows must not be lost.
             Phase::Assigning if on_target => {
                 self.assigned(number, context);
                 self.judge_watched(number, seen, context.now, context);
             }
             Phase::Watching { since } => self.judge_watched(number, seen, since, context),
-            Phase::Converged { .. } if !left_target => self.judge_converged(number, seen, context),
+            Phase::Converged { .. } => self.judge_converged(number, seen, context),
             _ => {}
         }
         self.canaries_settled(context);
         self.start_more(context);
+    }
+
+    /// The node is somebody else's now.
+    fn lose(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        self.nodes.set(number, Phase::Changed { to: seen.source.clone() });
+        self.tell_changed(number, seen, context);
+        self.replace_canary(number);
     }
 
     fn judge_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
@@ -160,8 +183,12 @@ impl PoolRun {
         let patience = Patience { was_ready: soaking && tracked.was_ready, waited: Duration::ZERO, timeout: None };
         match judge(&self.target, seen, patience) {
             Verdict::Failed(failure) => self.fail(number, failure, Duration::ZERO, context),
+            Verdict::Waiting(waiting) if soaking && tracked.relapses >= RELAPSES => {
+                self.fail(number, Failure::TimedOut { waiting }, Duration::ZERO, context);
+            }
             Verdict::Waiting(waiting) if soaking => {
                 let (pool, node) = (self.name.clone(), tracked.name.clone());
+                self.nodes.update(number, |node| node.relapses += 1);
                 self.nodes.update(number, |node| node.waiting = waiting.clone());
                 context.tell(Progress::Waiting { pool, node, waiting });
                 self.gate = Gate::Canaries;
@@ -174,19 +201,18 @@ impl PoolRun {
     pub(super) fn fail(&mut self, number: usize, failure: Failure, waited: Duration, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         context.tell(Progress::Failed { pool: self.name.clone(), node: node.name.clone(), failure: failure.clone() });
-        let (group, was_ready) = (node.group, node.was_ready);
-        let assigned_here = node.patch.is_some() && node.seen_on_target;
-        let rollback = if self.mode.rollback_on_failure && assigned_here {
+        let group = node.group;
+        let rollback = if self.mode.rollback_on_failure && node.patch.is_some() && node.can_return {
             let patch = back_patch(&self.target, node.from.as_ref());
             context.commands.push(Command::RollBack(node.name.clone(), patch));
             Rollback::Asked
         } else {
             Rollback::No
         };
-        // A node that was down before and has not answered tells nothing about the configuration.
-        let was_down = !was_ready && matches!(failure, Failure::TimedOut { waiting: Waiting::NotAcknowledged });
         self.nodes.set(number, Phase::Failed { failure, seconds: waited.as_secs_f64(), rollback });
-        if !was_down && self.mode.assign {
+        if self.nodes.get(number).is_some_and(Tracked::was_down) {
+            self.replace_canary(number);
+        } else if self.mode.assign {
             self.count_failure(number, group, context);
         }
     }

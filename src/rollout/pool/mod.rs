@@ -157,19 +157,41 @@ impl PoolRun {
         if self.stopped.is_some() {
             return;
         }
-        while let Some(number) = self.free.pop_front() {
-            self.start_node(number, context);
-        }
-        while self.nodes.unavailable() < self.budget {
-            let queue = match self.gate {
-                Gate::Canaries => &mut self.canaries,
-                Gate::Soaking { .. } => break,
-                Gate::Open => &mut self.rest,
-            };
-            let Some(number) = queue.pop_front() else { break };
+        while self.nodes.assigning() < self.mode.concurrency.max(1) {
+            let Some(number) = self.next() else { break };
             self.start_node(number, context);
         }
         self.watch_for_stall(context);
+    }
+
+    /// Whose turn it is: what is broken first, then whoever the gate lets through and the budget allows.
+    fn next(&mut self) -> Option<usize> {
+        while let Some(number) = self.free.pop_front() {
+            let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { continue };
+            if node.patch.is_none() || !node.healthy {
+                return Some(number);
+            }
+            // It has mended while it waited: now it has something to lose.
+            self.nodes.update(number, |node| node.group = Group::Rest);
+            self.rest.push_back(number);
+        }
+        let queue = match self.gate {
+            Gate::Canaries => &mut self.canaries,
+            Gate::Soaking { .. } => return None,
+            Gate::Open => &mut self.rest,
+        };
+        while let Some(number) = queue.front().copied() {
+            let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else {
+                queue.pop_front();
+                continue;
+            };
+            // Whoever is unavailable already costs nothing more.
+            if node.healthy && self.nodes.unavailable() >= self.budget {
+                return None;
+            }
+            return queue.pop_front();
+        }
+        None
     }
 
     fn start_node(&mut self, number: usize, context: &mut Context<'_>) {
@@ -177,7 +199,8 @@ impl PoolRun {
         match node.patch.clone() {
             Some(patch) => {
                 context.commands.push(Command::Assign(node.name.clone(), patch));
-                self.nodes.set(number, Phase::Assigning);
+                // What the plan saw of its readiness may be long ago.
+                self.nodes.update(number, |node| (node.phase, node.was_ready) = (Phase::Assigning, node.ready));
             }
             None => self.watch(number, context),
         }
@@ -216,22 +239,31 @@ impl PoolRun {
         })
     }
 
-    /// A canary that proves nothing any more, being gone or somebody else's, is replaced from the rest.
+    /// A canary that proves nothing, being gone, somebody else's, or down all along, is replaced from the rest.
     fn replace_canary(&mut self, number: usize) {
         let lost = self.nodes.get(number).is_some_and(|node| {
+            let answered = matches!(node.phase, Phase::Failed { .. }) && !node.was_down();
             node.group == Group::Canary
-                && matches!(node.phase, Phase::Gone | Phase::Changed { .. } | Phase::LeftAlone(_))
+                && matches!(
+                    node.phase,
+                    Phase::Gone | Phase::Changed { .. } | Phase::LeftAlone(_) | Phase::Failed { .. }
+                )
+                && !answered
         });
         if !lost || self.gate == Gate::Open {
             return;
         }
         self.canary_members.retain(|member| *member != number);
         self.nodes.update(number, |node| node.group = Group::Rest);
-        if let Some(next) = self.rest.pop_front() {
+        while let Some(next) = self.rest.pop_front() {
+            if self.nodes.in_phase(next, &Phase::Pending).is_none() {
+                continue;
+            }
             self.nodes.update(next, |node| node.group = Group::Canary);
             self.canaries.push_back(next);
             self.canary_members.push(next);
             self.gate = Gate::Canaries;
+            return;
         }
     }
 

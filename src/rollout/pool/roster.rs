@@ -60,13 +60,19 @@ pub(super) struct Tracked {
     /// The error that it reports against its target already, when the plan saw one.
     pub(super) known_error: Option<String>,
     pub(super) was_ready: bool,
-    /// Whether it is Ready and runs what it points at, as last seen.
+    /// Whether it is Ready, as last seen.
+    pub(super) ready: bool,
+    /// Whether it is available apart from what this rollout does to it, as last seen.
     pub(super) healthy: bool,
+    /// Whether it could be pointed back at what it had.
+    pub(super) can_return: bool,
     /// Whether the watch has shown it pointing at the target: only then does another source mean somebody else's change,
     /// and not an event from before the assignment.
     pub(super) seen_on_target: bool,
     pub(super) waiting: Waiting,
     pub(super) replans: u8,
+    /// How often it lost, as a soaking canary, what made it converged.
+    pub(super) relapses: u8,
 }
 
 impl Tracked {
@@ -76,6 +82,12 @@ impl Tracked {
             Phase::Failed { rollback, .. } => *rollback == Rollback::Asked,
             _ => false,
         }
+    }
+
+    /// Whether it was down before, and has failed by not answering: that tells nothing about the configuration.
+    pub(super) fn was_down(&self) -> bool {
+        let silent = |failure: &Failure| matches!(failure, Failure::TimedOut { waiting: Waiting::NotAcknowledged });
+        !self.was_ready && matches!(&self.phase, Phase::Failed { failure, .. } if silent(failure))
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -107,10 +119,13 @@ impl Tracked {
             patch: None,
             known_error: None,
             was_ready: !left.unavailable,
+            ready: !left.unavailable,
             healthy: !left.unavailable,
+            can_return: false,
             seen_on_target: left.why == Why::Converged,
             waiting: Waiting::NotAssigned,
             replans: 0,
+            relapses: 0,
         }
     }
 
@@ -130,10 +145,13 @@ impl Tracked {
             patch,
             known_error,
             was_ready: step.was_ready,
-            healthy: group != Group::Unavailable && !awaited,
+            ready: step.was_ready,
+            healthy: step.available,
+            can_return: step.can_return,
             seen_on_target: awaited,
             waiting: waiting.unwrap_or(before),
             replans: 0,
+            relapses: 0,
         }
     }
 
@@ -162,21 +180,24 @@ pub(super) struct Roster {
     unavailable: usize,
     in_flight: usize,
     pending: usize,
+    assigning: usize,
 }
 
 /// What a node adds to each count.
-fn counts(node: &Tracked) -> [usize; 3] {
-    [node.unavailable(), node.in_flight(), node.phase == Phase::Pending].map(usize::from)
+fn counts(node: &Tracked) -> [usize; 4] {
+    [node.unavailable(), node.in_flight(), node.phase == Phase::Pending, node.phase == Phase::Assigning]
+        .map(usize::from)
 }
 
 impl Roster {
     /// Takes a node in, and numbers it.
     pub(super) fn add(&mut self, node: Tracked) -> usize {
         let number = self.nodes.len();
-        let [unavailable, in_flight, pending] = counts(&node);
+        let [unavailable, in_flight, pending, assigning] = counts(&node);
         self.unavailable += unavailable;
         self.in_flight += in_flight;
         self.pending += pending;
+        self.assigning += assigning;
         self.index.insert(node.name.clone(), number);
         self.nodes.push(node);
         number
@@ -188,7 +209,7 @@ impl Roster {
         let before = counts(node);
         change(node);
         let after = counts(node);
-        let totals = [&mut self.unavailable, &mut self.in_flight, &mut self.pending];
+        let totals = [&mut self.unavailable, &mut self.in_flight, &mut self.pending, &mut self.assigning];
         for (total, (before, after)) in totals.into_iter().zip(before.into_iter().zip(after)) {
             *total = *total + after - before;
         }
@@ -236,6 +257,10 @@ impl Roster {
 
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    pub(super) fn assigning(&self) -> usize {
+        self.assigning
     }
 
     pub(super) fn pending(&self) -> usize {
