@@ -25,7 +25,7 @@ pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
         Format::Text | Format::Json => Ok(()),
         Format::Yaml | Format::Markdown => Err(Failure::usage(
             "this command reports while it runs, as text or as JSON lines",
-            "use -o text or -o json; `nodecfg diff` also writes yaml and markdown",
+            "use -o text or -o json; `nodecfg diff` and `nodecfg sync --dry-run` also write yaml and markdown",
         )),
     }
 }

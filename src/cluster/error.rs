@@ -293,18 +293,15 @@ impl ClusterError {
     }
 }
 
-/// The RBAC object that allows an operation, ready for kubectl apply after its name is bound to the user.
+/// The RBAC rule that allows an operation. A rule and not a whole role: applied over the user's own, that would take the
+/// other rules away.
 fn rbac_rule(operation: &Operation) -> String {
     let (kind, namespace) = match &operation.namespace {
-        Some(namespace) => ("Role", format!(", namespace: {namespace}")),
+        Some(namespace) => ("Role", format!(" in namespace {namespace}")),
         None => ("ClusterRole", String::new()),
     };
     format!(
-        "apiVersion: rbac.authorization.k8s.io/v1\n\
-         kind: {kind}\n\
-         metadata: {{name: nodecfg{namespace}}}\n\
-         rules:\n\
-         - apiGroups: [\"{}\"]\n  \
+        "- apiGroups: [\"{}\"]  # of a {kind}{namespace} that is bound to the user\n  \
            resources: [{}]\n  \
            verbs: [{}]",
         operation.resource.group(),
@@ -326,11 +323,7 @@ mod tests {
         assert_eq!(
             error.help(),
             "grant it with this rule:\n\
-             apiVersion: rbac.authorization.k8s.io/v1\n\
-             kind: ClusterRole\n\
-             metadata: {name: nodecfg}\n\
-             rules:\n\
-             - apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [patch]"
+             - apiGroups: [\"\"]  # of a ClusterRole that is bound to the user\n  resources: [nodes]\n  verbs: [patch]"
         );
         let operation = Box::new(Operation::on(Verb::Create, Resource::Leases, Some("kube-system"), "nodecfg-a"));
         let error = ClusterError::Forbidden { operation, user: None };
@@ -339,7 +332,7 @@ mod tests {
             "cannot create lease kube-system/nodecfg-a: this user may not create leases.coordination.k8s.io in namespace \
              kube-system"
         );
-        assert!(error.help().contains("kind: Role\nmetadata: {name: nodecfg, namespace: kube-system}"));
+        assert!(error.help().contains("# of a Role in namespace kube-system"));
     }
 
     #[test]

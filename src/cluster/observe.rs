@@ -60,8 +60,12 @@ pub async fn look(reader: &ClusterReader, namespace: Option<&str>) -> Result<Obs
         None => named.map(|map| map.namespace.as_str()).collect(),
     };
     let mut config_maps = Vec::new();
-    for namespace in namespaces {
-        config_maps.extend(reader.list_config_maps(namespace).await?);
+    for listed in namespaces {
+        match reader.list_config_maps(listed).await {
+            // Nobody asked for this namespace: its nodes are shown without the pool that they belong to.
+            Err(error @ ClusterError::Forbidden { .. }) if namespace.is_none() => tracing::warn!("{error}"),
+            other => config_maps.extend(other?),
+        }
     }
     Ok(Observed {
         nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),

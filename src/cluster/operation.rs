@@ -17,8 +17,6 @@ pub enum Verb {
     Update,
     /// Change parts of an object.
     Patch,
-    /// Delete an object.
-    Delete,
 }
 
 impl Verb {
@@ -32,7 +30,6 @@ impl Verb {
             Self::Create => "create",
             Self::Update => "update",
             Self::Patch => "patch",
-            Self::Delete => "delete",
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::fake::options;
 use super::lease::{self, HeldLock, LockError, LockOptions};
-use super::writer::{ConfigMapSpec, Created, Deleted, NodeNotice};
+use super::writer::{ConfigMapSpec, Created, NodeNotice};
 use super::{ClusterError, ClusterReader, ClusterWriter, LabelKeys, NodeEvent};
 use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::desired::ContentHash;
@@ -108,11 +108,6 @@ async fn config_maps_are_created_once_and_deleted_by_uid() {
     assert_eq!(map.fleet, Some(FleetName::new("prod").expect("a name")));
     assert_eq!(map.content_hash, Some(ContentHash::of(b"a: 1\n").to_string()));
     assert!(map.created.is_some());
-    let error = writer.delete_config_map("kube-system", &map.name, "another").await.expect_err("another object");
-    assert!(matches!(error, ClusterError::Conflict { .. }), "{error}");
-    assert_eq!(writer.delete_config_map("kube-system", &map.name, &map.uid).await, Ok(Deleted::Deleted));
-    assert_eq!(writer.delete_config_map("kube-system", &map.name, &map.uid).await, Ok(Deleted::AlreadyGone));
-    assert_eq!(reader.config_map("kube-system", &map.name).await, Ok(None));
 }
 
 #[tokio::test]

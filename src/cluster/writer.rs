@@ -67,15 +67,6 @@ pub enum Created {
     AlreadyThere,
 }
 
-/// How a ConfigMap came to be gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deleted {
-    /// It was deleted.
-    Deleted,
-    /// It was gone already.
-    AlreadyGone,
-}
-
 /// An event about a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeNotice {
@@ -162,22 +153,6 @@ impl ClusterWriter {
             return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
         }
         Ok(node)
-    }
-
-    /// Deletes a ConfigMap, only if it still is the object of this uid.
-    ///
-    /// # Errors
-    /// `Conflict` when another object has taken the name, `LockLost`, and every [`ClusterError`] of a request.
-    pub async fn delete_config_map(&self, namespace: &str, name: &str, uid: &str) -> Result<Deleted, ClusterError> {
-        let operation = Operation::on(Verb::Delete, Resource::ConfigMaps, Some(namespace), name);
-        self.lock.check(&operation)?;
-        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
-        let call = Call::new(Method::DELETE, operation.path()).content("application/json", body.to_string());
-        match self.reader.transport.call(&operation, &call, Whole::<Anything>::new).await {
-            Ok(_) => Ok(Deleted::Deleted),
-            Err(ClusterError::NotFound { .. }) => Ok(Deleted::AlreadyGone),
-            Err(error) => Err(error),
-        }
     }
 
     /// Writes an event about a Node, as the kubelet writes its own. Best effort: sent once, and a failure is logged, the

@@ -157,20 +157,6 @@ mod over_the_wire {
     }
 
     #[tokio::test]
-    async fn a_deletion_names_the_uid() {
-        let done = Reply::Json(200, json!({"kind": "Status", "status": "Success"}));
-        let gone = status(404, "NotFound", "not found", json!({"kind": "configmaps", "name": "a"}));
-        let another = status(409, "Conflict", "Precondition failed: UID in precondition: u", json!({}));
-        let (writer, _held, log) = writer(vec![done, gone, another]).await;
-        assert_eq!(writer.delete_config_map("kube-system", "a", "u").await, Ok(Deleted::Deleted));
-        assert_eq!(writer.delete_config_map("kube-system", "a", "u").await, Ok(Deleted::AlreadyGone));
-        let error = writer.delete_config_map("kube-system", "a", "u").await.expect_err("another object");
-        assert!(matches!(error, ClusterError::Conflict { .. }), "{error}");
-        let asked = log.all().into_iter().find(|asked| asked.method == "DELETE").expect("a deletion");
-        assert_eq!(asked.body["preconditions"], json!({"uid": "u"}));
-    }
-
-    #[tokio::test]
     async fn events_are_sent_once_and_never_fail() {
         let message = "events is forbidden: User \"ci\" cannot create resource \"events\"";
         let (writer, _held, log) = writer(vec![status(403, "Forbidden", message, json!({})), Reply::Reset]).await;
@@ -196,7 +182,6 @@ mod over_the_wire {
         for error in [
             writer.create_config_map(&spec()).await.expect_err("no lock"),
             writer.patch_node(&name, &set()).await.expect_err("no lock"),
-            writer.delete_config_map("kube-system", "a", "u").await.expect_err("no lock"),
         ] {
             assert!(matches!(error, ClusterError::LockLost { .. }), "{error}");
         }

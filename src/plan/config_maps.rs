@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::decide::{Holder, Standing};
 use super::{ConfigMapPlan, Problem};
-use crate::contract::{ConfigSource, KUBELET_KEY};
+use crate::contract::{ConfigMapSource, ConfigSource, KUBELET_KEY};
 use crate::desired::{ContentHash, Desired, Rendered};
 use crate::document::Document;
 use crate::names::{NamespaceName, NodeName, PoolName};
@@ -77,12 +77,26 @@ impl<'a> Shelf<'a> {
         let fleet = ConfigMapKey::of(source)
             .and_then(|key| self.observed.config_maps.get(&key).and_then(|map| map.fleet.clone()))
             .or_else(|| self.fetched(source).and_then(FetchedConfigMap::fleet));
+        let fleet = fleet.or_else(|| self.is_named_by_us(source).then(|| self.desired.fleet.clone()));
         let owner = match fleet {
             Some(fleet) if fleet == self.desired.fleet => Holder::Us,
             Some(fleet) => Holder::Fleet(fleet),
             None => Holder::Unknown,
         };
         Standing { owner, same_content: wanted.is_some() && self.hash(source) == wanted }
+    }
+
+    /// Whether a ConfigMap without labels has a name that only nodecfg gives, for this fleet and this very content: somebody
+    /// made one again by hand.
+    fn is_named_by_us(&self, source: &ConfigSource) -> bool {
+        let ours = |map: &ConfigMapSource| {
+            let pool = map.name.strip_prefix(self.desired.fleet.as_str()).and_then(|rest| rest.strip_prefix('-'));
+            let hash = pool.and_then(|rest| rest.rsplit_once('-')).map(|(_, hash)| hash.to_owned());
+            map.kubelet_config_key == KUBELET_KEY
+                && hash.is_some()
+                && hash == self.hash(source).map(|hash| hash.short())
+        };
+        source.config_map.as_ref().is_some_and(ours)
     }
 
     /// The ConfigMap that a pool needs: to be created, or there with the right content. `on_target` are the nodes that

@@ -3,18 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
 use super::config_maps::Shelf;
 use super::decide::{Decision, Rules, decide, refuses};
 use super::membership::{Membership, membership};
+use super::problem::Problem;
 use super::questions::target_of;
 use super::waves::Sorter;
 use super::{Action, ChangeSet, ConfigMapPlan, FORMAT_VERSION, Plan, PlanId, PoolPlan, Step, Unpooled};
 use crate::contract::ConfigSource;
 use crate::desired::{ContentHash, Desired, Pool, PoolTarget};
 use crate::document::changes;
-use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
+use crate::names::{NamespaceName, NodeName, PoolName};
 use crate::observed::{ConfigMapKey, Node, Observed};
 
 /// What the caller allows.
@@ -26,143 +25,6 @@ pub struct Options {
     pub take_over: bool,
     /// Accept a repository without pools, and pools that lost all their nodes.
     pub allow_empty: bool,
-}
-
-/// Why there can be no plan. Nothing has been written when one of these is reported.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
-#[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Problem {
-    /// The repository has no pool.
-    #[error("the repository has no pool: nothing under pools/")]
-    NoPools,
-    /// The cluster has nodes, and no pool selects any.
-    #[error("the pools ({pools}) select none of the nodes of the cluster ({nodes})")]
-    NothingSelected {
-        /// Nodes in the cluster.
-        nodes: usize,
-        /// Pools in the repository.
-        pools: usize,
-    },
-    /// A pool selects nothing, while nodes still run its configuration.
-    #[error("pool {pool} selects no node, but {nodes} nodes still run its configuration, {example} among them")]
-    PoolLostItsNodes {
-        /// The pool.
-        pool: PoolName,
-        /// Nodes that still point at one of its ConfigMaps.
-        nodes: usize,
-        /// One of them.
-        example: NodeName,
-    },
-    /// Several pools of the same priority select the same nodes.
-    #[error("pools {} have equal priority and both select node {example}{}", list(pools), others(*nodes))]
-    Contested {
-        /// The pools.
-        pools: Vec<PoolName>,
-        /// How many nodes they share.
-        nodes: usize,
-        /// One of them.
-        example: NodeName,
-    },
-    /// A ConfigMap is not what its name says.
-    #[error(
-        "ConfigMap {namespace}/{name} exists with other content than its name says (wanted {wanted}, found {})",
-        found.map_or_else(|| "no readable configuration".to_owned(), |hash| hash.to_string())
-    )]
-    ContentDiffers {
-        /// Its namespace.
-        namespace: NamespaceName,
-        /// Its name.
-        name: String,
-        /// Hash of the content that belongs there.
-        wanted: ContentHash,
-        /// Hash of the content that is there.
-        found: Option<ContentHash>,
-    },
-    /// A ConfigMap of the right name and content can still be changed.
-    #[error(
-        "ConfigMap {namespace}/{name} has the right content but is not immutable: a change would restart every kubelet that uses it"
-    )]
-    NotImmutable {
-        /// Its namespace.
-        namespace: NamespaceName,
-        /// Its name.
-        name: String,
-    },
-    /// The ConfigMap that nodes point at is gone.
-    #[error("ConfigMap {namespace}/{name} is gone{}, and {nodes} nodes still point at it, {example} among them",
-        if *deleting { " (it is being deleted)" } else { "" })]
-    TargetGone {
-        /// Its namespace.
-        namespace: NamespaceName,
-        /// Its name.
-        name: String,
-        /// Whether it is still there, being deleted.
-        deleting: bool,
-        /// How many nodes point at it.
-        nodes: usize,
-        /// One of them.
-        example: NodeName,
-    },
-    /// A ConfigMap of the right name belongs to another fleet.
-    #[error("ConfigMap {namespace}/{name} belongs to another fleet, {}", fleet.as_ref().map_or("unnamed", |fleet| fleet.as_str()))]
-    NameTaken {
-        /// Its namespace.
-        namespace: NamespaceName,
-        /// Its name.
-        name: String,
-        /// Whose it is.
-        fleet: Option<FleetName>,
-    },
-}
-
-fn list(pools: &[PoolName]) -> String {
-    pools.iter().map(PoolName::as_str).collect::<Vec<_>>().join(" and ")
-}
-
-fn others(nodes: usize) -> String {
-    match nodes.saturating_sub(1) {
-        0 => String::new(),
-        1 => " and 1 other".to_owned(),
-        more => format!(" and {more} others"),
-    }
-}
-
-impl Problem {
-    /// The way out.
-    #[must_use]
-    pub fn help(&self) -> String {
-        match self {
-            Self::NoPools => {
-                "is this the right directory and revision? A pool is a folder pools/<pool> with a kubelet.yaml. \
-                              Pass --allow-empty if there shall be none"
-                    .to_owned()
-            }
-            Self::NothingSelected { .. } => "is this the right cluster? Compare the pools' nodeSelector with \
-                                             `kubectl get nodes --show-labels`, or pass --allow-empty"
-                .to_owned(),
-            Self::PoolLostItsNodes { pool, .. } => format!(
-                "check the nodeSelector of pool {pool} and the nodes' labels. If the nodes left the pool on purpose, pass \
-                 --allow-empty: they keep the configuration that they have"
-            ),
-            Self::Contested { .. } => {
-                "give one of them a higher spec.priority, or make their nodeSelectors exclude each other".to_owned()
-            }
-            Self::ContentDiffers { namespace, name, .. } => format!(
-                "somebody made or replaced it by hand. Look at it with `kubectl -n {namespace} get configmap {name} -o yaml`; \
-                 delete it when no node needs it, and run again"
-            ),
-            Self::NotImmutable { namespace, name } => format!(
-                "`kubectl -n {namespace} patch configmap {name} --type merge -p '{{\"immutable\":true}}'` makes it so without \
-                 restarting anything"
-            ),
-            Self::TargetGone { .. } => "the nodes go on running what they have, but lose it when they are made anew. Made again \
-                                        under its name, it would restart all of them at once. Change the pool's \
-                                        configuration (any field will do): that has another name, and is rolled out within \
-                                        the budget"
-                .to_owned(),
-            Self::NameTaken { .. } => "give this fleet another metadata.name in nodecfg.yaml".to_owned(),
-        }
-    }
 }
 
 /// Makes the plan.
@@ -366,21 +228,4 @@ fn change_sets<'a>(pool: &Pool, steps: impl Iterator<Item = &'a Step>, shelf: &S
             ChangeSet { from: from.clone(), nodes, from_known: old.is_some(), fields: changes(old.as_ref(), new) }
         })
         .collect()
-}
-
-impl Problem {
-    /// Stable identifier in kebab case.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NoPools => "no-pools",
-            Self::NothingSelected { .. } => "nothing-selected",
-            Self::PoolLostItsNodes { .. } => "pool-lost-its-nodes",
-            Self::Contested { .. } => "contested-nodes",
-            Self::ContentDiffers { .. } => "config-map-differs",
-            Self::NotImmutable { .. } => "config-map-mutable",
-            Self::TargetGone { .. } => "config-map-gone",
-            Self::NameTaken { .. } => "config-map-of-another-fleet",
-        }
-    }
 }

@@ -8,7 +8,6 @@
 //!
 //! Nothing in this folder knows a client, a clock or a terminal.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -25,6 +24,7 @@ mod config_maps;
 mod decide;
 mod make;
 mod membership;
+mod problem;
 mod questions;
 mod waves;
 
@@ -37,8 +37,9 @@ mod tests;
 
 pub use check::{Violation, check};
 pub use decide::{Decision, back_patch, is_available};
-pub use make::{Options, Problem, make, redecide};
+pub use make::{Options, make, redecide};
 pub use membership::{Membership, membership};
+pub use problem::Problem;
 pub use questions::questions;
 
 /// The version of a serialised plan. It changes when a field changes its meaning or goes away.
@@ -351,11 +352,5 @@ impl Plan {
         let digits: String = blake3::hash(&bytes).to_hex().chars().take(32).collect();
         self.id = PlanId(format!("p1:{digits}"));
         self
-    }
-
-    /// Where each node of each pool stands in the plan, for those who look a node up.
-    #[must_use]
-    pub fn steps_by_node(&self) -> BTreeMap<&NodeName, (&PoolPlan, &Step)> {
-        self.pools.iter().flat_map(|pool| pool.steps().map(move |step| (&step.node, (pool, step)))).collect()
     }
 }

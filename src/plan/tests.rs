@@ -205,6 +205,20 @@ fn equal_content_under_another_name_is_adopted_without_a_restart() {
 }
 
 #[test]
+fn our_own_config_map_made_again_by_hand_is_ours() {
+    let old = rendered("a", 110);
+    let source = old.source(&super::fixtures::namespace());
+    let mut cluster = observed([on(node("n1", "a"), &source)]);
+    // It has the name that only nodecfg gives to this content, and none of its labels.
+    cluster.contents.extend([fetched(&source, &old.canonical, true)]);
+    let desired = desired([pool("a", 64, policy(1))]);
+    assert_eq!(planned(&desired, &cluster).pools[0].assignments(), 1);
+    // Other content under such a name is anybody's.
+    cluster.contents.extend([fetched(&source, &rendered("a", 5).canonical, true)]);
+    assert!(matches!(why(&planned(&desired, &cluster), "n1"), Why::Conflict { .. }));
+}
+
+#[test]
 fn kubelets_that_cannot_do_it_are_reported_and_left_alone() {
     let at = |version: &str| {
         let node = Node { kubelet_version: KubeletVersion::parse(version), ..node("n1", "a") };

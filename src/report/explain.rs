@@ -7,6 +7,7 @@
 use crate::contract::error_text;
 use crate::judge::{Failure, Waiting};
 use crate::names::NodeName;
+use crate::plan::Why;
 use crate::rollout::StopReason;
 
 /// An explanation, for people.
@@ -27,6 +28,28 @@ pub fn failure(node: &NodeName, failure: &Failure) -> Explanation {
     match failure {
         Failure::Refused { error } => refused(node, error),
         Failure::TimedOut { waiting } => timed_out(node, waiting),
+    }
+}
+
+/// Explains why a node cannot be brought to its target, where its words alone do not.
+#[must_use]
+pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
+    match why {
+        Why::NoDynamicConfig => Some(Explanation {
+            meaning: "the kubelet shows no sign of following configSource, so an assignment would only run into its timeout",
+            causes: &[
+                "the kubelet runs without --dynamic-config-dir",
+                "the DynamicKubeletConfig feature gate is off",
+                "the kubelet has only just started: it writes status.config within seconds",
+            ],
+            look_at: format!("the kubelet's command line on {node}: `systemctl cat kubelet`"),
+        }),
+        Why::Unsupported { .. } => Some(Explanation {
+            meaning: "the kubelet knows nothing of configSource: kubelets from 1.11 to 1.23 do",
+            causes: &["the node was upgraded to 1.24 or later, where the feature was removed"],
+            look_at: "`kubectl get nodes`: the VERSION column".to_owned(),
+        }),
+        _ => None,
     }
 }
 

@@ -95,7 +95,7 @@ fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<(
     }
     for wave in &pool.waves {
         let label = match wave.kind {
-            WaveKind::Unavailable => "first, unavailable already".to_owned(),
+            WaveKind::Unavailable => "first, broken already".to_owned(),
             WaveKind::Canary { soak_seconds } => format!("canary, {} soak", whole_duration(soak_seconds)),
             WaveKind::Rest => format!("then, {} at a time", pool.budget),
         };

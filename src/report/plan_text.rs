@@ -213,7 +213,7 @@ fn write_wave(out: &mut dyn Write, wave: &Wave) -> io::Result<()> {
         wave.steps.iter().partition(|step| matches!(step.action, Action::Assign { .. }));
     if !assign.is_empty() || matches!(wave.kind, WaveKind::Canary { .. }) {
         let label = match wave.kind {
-            WaveKind::Unavailable => "first, unavailable already:".to_owned(),
+            WaveKind::Unavailable => "first, broken already:".to_owned(),
             WaveKind::Canary { soak_seconds: 0 } => "canary:".to_owned(),
             WaveKind::Canary { soak_seconds } => format!("canary, then {} soak:", whole_duration(soak_seconds)),
             WaveKind::Rest => "then, as the budget allows:".to_owned(),

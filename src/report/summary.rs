@@ -11,7 +11,7 @@ use super::plan_text::{reason, source};
 use super::style::{bad, good, heading, quiet, warning};
 use super::{FORMAT_VERSION, count, duration, names};
 use crate::judge::{Failure, Target};
-use crate::names::{NodeName, PoolName};
+use crate::names::PoolName;
 use crate::plan::Why;
 use crate::rollout::{End, NodeOutcome, Outcome, StopReason};
 
@@ -158,8 +158,7 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
         let listed = names(nodes.iter().map(|node| node.node.as_str()), 8);
         let label = if weight == 0 { bad(format!("{label}:")) } else { warning(format!("{label}:")) };
         writeln!(out, "{label} {listed}: {text}")?;
-        if let End::Failed { failure, .. } = &first.end {
-            let explanation = explain::failure(&first.node, failure);
+        if let Some(explanation) = explanation(first) {
             writeln!(out, "  meaning: {}", explanation.meaning)?;
             for cause in explanation.causes {
                 writeln!(out, "  likely:  {cause}")?;
@@ -242,16 +241,21 @@ pub fn document(outcome: &Outcome) -> Result<Value, serde_json::Error> {
         }
         let Some(nodes) = pools.pointer_mut(&format!("/{name}/nodes")).and_then(Value::as_array_mut) else { continue };
         for (node, value) in ended.nodes.iter().zip(nodes) {
-            if let (End::Failed { failure, .. }, Some(fields)) = (&node.end, value.as_object_mut()) {
-                fields.insert("explanation".to_owned(), explained(&node.node, failure)?);
+            if let (Some(explanation), Some(fields)) = (explanation(node), value.as_object_mut()) {
+                fields.insert("explanation".to_owned(), serde_json::to_value(explanation)?);
             }
         }
     }
     Ok(json!({"formatVersion": FORMAT_VERSION, "kind": "Outcome", "complete": outcome.is_complete(), "pools": pools}))
 }
 
-fn explained(node: &NodeName, failure: &Failure) -> Result<Value, serde_json::Error> {
-    serde_json::to_value(explain::failure(node, failure))
+/// What there is to explain about how a node ended.
+fn explanation(node: &NodeOutcome) -> Option<explain::Explanation> {
+    match &node.end {
+        End::Failed { failure, .. } => Some(explain::failure(&node.node, failure)),
+        End::LeftAlone { why } => explain::blocked(&node.node, why),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

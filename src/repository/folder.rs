@@ -7,7 +7,7 @@ use git2::Repository;
 use walkdir::WalkDir;
 
 use super::links::{Entry, Followed, follow};
-use super::text::{is_candidate, normalised, too_large, unusable};
+use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
 use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 
 /// The deepest folder that is entered.
@@ -21,6 +21,7 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
     let mut entries = BTreeMap::new();
     let mut walk = WalkDir::new(root).min_depth(1).max_depth(MAX_DEPTH).follow_links(false).into_iter();
     let mut candidates = 0_usize;
+    let mut findings = Vec::new();
     while let Some(next) = walk.next() {
         let item = match next {
             Ok(item) => item,
@@ -39,7 +40,11 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
             }
             continue;
         }
-        let Some(path) = relative(root, item.path()) else { continue };
+        let Some(path) = relative(root, item.path()) else {
+            let shown = item.path().strip_prefix(root).unwrap_or(item.path()).to_string_lossy().into_owned();
+            findings.extend(unreadable_name(&shown));
+            continue;
+        };
         let entry = if kind.is_dir() {
             if !item.path().join(".git").exists() {
                 continue;
@@ -75,7 +80,7 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
         }
         files.insert(path, file);
     }
-    Ok(Snapshot { files, commit: None, source, findings: Vec::new() })
+    Ok(Snapshot { files, commit: None, source, findings })
 }
 
 fn file(path: &str, on_disk: &PathBuf, total: &mut u64) -> SnapshotFile {

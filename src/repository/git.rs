@@ -7,7 +7,7 @@ use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, T
 
 use super::folder::relative;
 use super::links::{Entry, Followed, follow};
-use super::text::{is_candidate, normalised, too_large, unusable};
+use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
 use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 use crate::finding::Finding;
 use crate::names::CommitId;
@@ -52,7 +52,7 @@ pub(super) fn read(repository: &Repository, root: &Path, revision: Option<&str>)
         let object = entry.to_object(repository).map_err(failed("read the folder's tree"))?;
         tree = object.into_tree().map_err(|_| missing())?;
     }
-    let mut walk = Walk { repository, entries: BTreeMap::new(), candidates: 0 };
+    let mut walk = Walk { repository, entries: BTreeMap::new(), candidates: 0, findings: Vec::new() };
     walk.tree(&tree, "", 0).map_err(failed("read a folder of the commit"))?;
     let odb = repository.odb().map_err(failed("open the object database"))?;
     let too_large = || RepositoryError::TooLarge { path: root.to_owned(), files: MAX_FILES, bytes: MAX_TOTAL };
@@ -72,7 +72,7 @@ pub(super) fn read(repository: &Repository, root: &Path, revision: Option<&str>)
         }
         files.insert(path, file);
     }
-    let mut findings = Vec::new();
+    let mut findings = walk.findings;
     if revision.is_none() {
         findings.extend(uncommitted(repository, &prefix, &short));
     }
@@ -125,13 +125,17 @@ struct Walk<'r> {
     repository: &'r Repository,
     entries: BTreeMap<String, Entry<Oid>>,
     candidates: usize,
+    findings: Vec<Finding>,
 }
 
 impl Walk<'_> {
     fn tree(&mut self, tree: &Tree<'_>, prefix: &str, depth: usize) -> Result<(), git2::Error> {
         for entry in tree {
-            // A name that is not UTF-8 is none that a file of the configuration could use.
-            let Ok(name) = entry.name() else { continue };
+            let Ok(name) = entry.name() else {
+                self.findings
+                    .extend(unreadable_name(&format!("{prefix}{}", String::from_utf8_lossy(entry.name_bytes()))));
+                continue;
+            };
             if name.starts_with('.') || self.candidates > MAX_FILES {
                 continue;
             }

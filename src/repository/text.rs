@@ -37,10 +37,32 @@ pub(super) fn unusable(path: &str, code: &'static str, message: String, help: &s
     SnapshotFile::Unusable(Box::new(Finding::error(code, message).at(Place::whole_file(path)).help(help)))
 }
 
+/// What there is to say of a file whose name is not UTF-8, if it lies where the configuration is: left out in silence, it
+/// could take a whole pool with it. `path` is the name as far as it can be read.
+pub(super) fn unreadable_name(path: &str) -> Option<Finding> {
+    let configuration = ["pools/", "base/"].iter().any(|folder| path.starts_with(folder));
+    let message = format!("the name {path:?} is not UTF-8, and cannot be read");
+    configuration.then(|| {
+        Finding::error("not-utf-8-name", message).help("rename it, with git mv and the name as the shell completes it")
+    })
+}
+
 /// Whether nodecfg could use a file of this name.
 pub(super) fn is_candidate(path: &str) -> bool {
     let hidden = path.split('/').any(|part| part.starts_with('.'));
     let name = path.rsplit('/').next().unwrap_or(path);
     let known = name.rsplit_once('.').is_some_and(|(_, end)| matches!(end, "yaml" | "yml" | "json"));
     known && !hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_utf_8_is_told_where_the_configuration_is() {
+        let told = unreadable_name("pools/b\u{fffd}/kubelet.yaml").unwrap();
+        assert_eq!((told.code, told.severity), ("not-utf-8-name", crate::finding::Severity::Error));
+        assert!(unreadable_name("photos/b\u{fffd}.jpg").is_none());
+    }
 }

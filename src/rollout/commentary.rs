@@ -1,7 +1,7 @@
 //! Kubernetes Events on Nodes: what was assigned, what failed, and why a rollout stopped, for those who look at the cluster
 //! and not at a pipeline's log.
 //!
-//! Events go out beside the rollout and never hold it up: few at a time, and what is left at the end gets a few seconds.
+//! Events go out beside the rollout and never hold it up: one at a time, and what is left at the end gets a few seconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::StopReason;
 use super::progress::Progress;
 use crate::cluster::ClusterWriter;
 use crate::cluster::writer::NodeNotice;
@@ -78,11 +79,20 @@ fn notices(
             Some(notice(node, true, "NodeConfigRolledBack", format!("Pointed back at {to} (pool {pool}, {origin})")))
         }
         // A pool is no object of the cluster: what stopped it is told on the node that did.
-        Progress::Stopped { pool, reason } => last_failed.get(pool).map(|node| {
+        Progress::Stopped { pool, reason } => culprit(last_failed.get(pool), reason).map(|node| {
             let message = format!("The rollout of pool {pool} stopped: {reason} ({origin})");
             notice(node, true, "NodeConfigRolloutStopped", message)
         }),
         _ => None,
+    }
+}
+
+/// The node to tell why a pool stopped: the one that failed last, or one of those that left no budget.
+fn culprit<'a>(last_failed: Option<&'a NodeName>, reason: &'a StopReason) -> Option<&'a NodeName> {
+    match reason {
+        StopReason::CanaryFailed { node } => Some(node),
+        StopReason::BudgetExhausted { examples, .. } => examples.first().or(last_failed),
+        _ => last_failed,
     }
 }
 
@@ -91,7 +101,6 @@ mod tests {
     use super::*;
     use crate::judge::{Failure, Target};
     use crate::plan::fixtures::{node_name, pool_name, source};
-    use crate::rollout::StopReason;
 
     #[test]
     fn assignments_and_failures_are_told_on_their_nodes_and_a_stop_on_the_node_that_caused_it() {
@@ -113,7 +122,8 @@ mod tests {
         assert!(hear(&BTreeMap::new(), failed).unwrap().warning);
 
         let stopped = Progress::Stopped { pool: pool.clone(), reason: StopReason::CanaryFailed { node: node.clone() } };
-        assert_eq!(hear(&BTreeMap::new(), stopped.clone()), None);
+        let interrupted = Progress::Stopped { pool: pool.clone(), reason: StopReason::Interrupted };
+        assert_eq!(hear(&BTreeMap::new(), interrupted), None, "no node is to blame");
         let told = hear(&[(pool, node.clone())].into(), stopped).unwrap();
         assert_eq!((told.node, told.reason), (node, "NodeConfigRolloutStopped"));
         assert!(told.message.contains("canary n1 failed"));

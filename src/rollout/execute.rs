@@ -140,9 +140,14 @@ async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), Cl
     if plan.pools.iter().any(|pool| pool.steps().next().is_some()) {
         needed.push(on_nodes(Verb::Watch));
     }
-    // All at once, and the first refusal in order is told.
     let answers = join_all(needed.into_iter().map(|operation| reader.check_allowed(operation))).await;
-    answers.into_iter().collect()
+    let mut refusals = answers.into_iter().filter_map(Result::err);
+    let Some(first) = refusals.next() else { return Ok(()) };
+    // The first is told as what ended the command; whoever has to grant it wants to know of all.
+    for other in refusals {
+        tracing::error!("{other}. {}", other.help());
+    }
+    Err(first)
 }
 
 async fn create_config_maps(
