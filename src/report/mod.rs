@@ -13,6 +13,7 @@ pub mod plan_json;
 pub mod plan_markdown;
 pub mod plan_text;
 pub mod progress;
+pub mod source;
 pub mod status;
 mod style;
 pub mod summary;

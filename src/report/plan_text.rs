@@ -5,7 +5,6 @@ use std::io::{self, Write};
 
 use super::style::{added, changed, heading, quiet, removed, warning};
 use super::{count, names, whole_duration};
-use crate::contract::ConfigSource;
 use crate::document::FieldChange;
 use crate::judge::Target;
 use crate::plan::{Action, ChangeSet, LeftAlone, Owner, Plan, PoolPlan, Step, Wave, WaveKind, Why};
@@ -303,10 +302,4 @@ fn write_unpooled(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         writeln!(out, "{}", quiet(format!("in no pool: {listed}")))?;
     }
     if plan.unpooled.is_empty() { Ok(()) } else { writeln!(out) }
-}
-
-/// A source as a table shows it.
-#[must_use]
-pub fn source(source: Option<&ConfigSource>) -> String {
-    source.map_or_else(|| "local".to_owned(), ToString::to_string)
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::plan_text::source;
+use super::source;
 use super::style::{bad, good, heading, quiet, warning};
 use super::{FORMAT_VERSION, duration, whole_duration};
 use crate::judge::Target;
@@ -86,13 +86,13 @@ fn line(now: Timestamp, progress: &Progress) -> String {
             format!("{} {} by the API server: {error}", at(pool, node), bad("refused"))
         }
         Progress::RolledBack { pool, node, to } => {
-            format!("{} {} to {}", at(pool, node), warning("rolled back"), source(to.as_ref()))
+            format!("{} {} to {}", at(pool, node), warning("rolled back"), source::full(to.as_ref()))
         }
         Progress::Changed { pool, node, to } => format!(
             "{} {} by somebody else, points at {} now; left as it is",
             at(pool, node),
             warning("changed"),
-            source(to.as_ref())
+            source::full(to.as_ref())
         ),
         Progress::Gone { pool, node } => format!("{} left the cluster", at(pool, node)),
         Progress::Soaking { pool, until } => {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::markdown::{code, prose};
-use super::plan_text::source;
+use super::source::short;
 use super::style::{bad, good};
 use super::summary::{plain_table, trim_lines};
 use super::{FORMAT_VERSION, count};
@@ -53,9 +53,9 @@ pub fn text(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
             row.pool.clone().unwrap_or_else(|| "-".to_owned()),
             row.ready.to_string(),
             row.kubelet.map_or_else(|| "-".to_owned(), |version| version.to_string()),
-            name(row.assigned.as_ref()),
-            name(row.active.as_ref()),
-            name(row.last_known_good.as_ref()),
+            short(row.assigned.as_ref()),
+            short(row.active.as_ref()),
+            short(row.last_known_good.as_ref()),
             state(&row.verdict),
         ]);
     }
@@ -95,19 +95,13 @@ pub fn markdown(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
             shown(row.pool.clone()),
             row.ready,
             shown(row.kubelet.map(|version| version.to_string())),
-            code(&name(row.assigned.as_ref())),
-            code(&name(row.active.as_ref())),
-            code(&name(row.last_known_good.as_ref())),
+            code(&short(row.assigned.as_ref())),
+            code(&short(row.active.as_ref())),
+            code(&short(row.last_known_good.as_ref())),
             prose(&state(&row.verdict)),
         )?;
     }
     Ok(())
-}
-
-/// Names alone: a namespace in every cell takes the room that the hash needs.
-fn name(shown: Option<&ConfigSource>) -> String {
-    let text = source(shown);
-    text.split_once('/').map_or(text.clone(), |(_, name)| name.to_owned())
 }
 
 fn state(verdict: &Verdict) -> String {

@@ -7,10 +7,11 @@ use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
 use super::explain;
-use super::plan_text::{reason, source};
+use super::plan_text::reason;
+use super::source;
 use super::style::{bad, good, heading, quiet, warning};
 use super::{FORMAT_VERSION, count, duration, names};
-use crate::judge::{Failure, Target};
+use crate::judge::Failure;
 use crate::names::PoolName;
 use crate::plan::Why;
 use crate::rollout::{End, NodeOutcome, Outcome, StopReason};
@@ -59,8 +60,8 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         table.add_row([
             row.node.node.to_string(),
             row.pool.to_string(),
-            config_map_name(source(row.node.from.as_ref())),
-            config_map_name(target(&row.node.to)),
+            source::short(row.node.from.as_ref()),
+            source::short(row.node.to.source()),
             state(&row.node.end),
             row.node.seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1}")),
         ]);
@@ -109,15 +110,6 @@ pub(super) fn trim_lines(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Namespaces are the same for all nearly always, and take the room of the hash.
-fn config_map_name(source: String) -> String {
-    source.split_once('/').map_or(source.clone(), |(_, name)| name.to_owned())
-}
-
-fn target(target: &Target) -> String {
-    source(target.source())
-}
-
 /// A node's end in a word or two.
 #[must_use]
 pub fn state(end: &End) -> String {
@@ -147,7 +139,7 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
             End::Refused { error } => ("refused", error.clone()),
             End::LeftAlone { why } if why.is_blocked() => ("blocked", reason(why)),
             End::Changed { to } => {
-                ("changed", format!("somebody else points it at {} now; it was left so", source(to.as_ref())))
+                ("changed", format!("somebody else points it at {} now; it was left so", source::full(to.as_ref())))
             }
             _ => continue,
         };
@@ -261,6 +253,7 @@ fn explanation(node: &NodeOutcome) -> Option<explain::Explanation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Target;
     use crate::plan::fixtures::{node_name, pool_name, source as config_map};
     use crate::rollout::PoolOutcome;
 

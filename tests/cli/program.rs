@@ -59,6 +59,8 @@ pub fn run(folder: &Path, arguments: &str) -> Run {
 const VOLATILE: &[(&str, &str)] = &[
     (r"127\.0\.0\.1:\d+", "127.0.0.1:[port]"),
     (r"p1:[0-9a-f]+", "p1:[plan]"),
+    // Nodes are created side by side: which of them gets which uid is chance.
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "[uid]"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
     // The time in front of a line of progress, padded to six columns.
     (r"(?m)^ *(\d+m)?\d+(\.\d)?s (?P<rest>[a-zA-Z])", "[since] $rest"),

@@ -14,6 +14,7 @@ use super::signals::{Download, Input, Moment, Output, Ready, Wanted};
 use super::status::{Status, SyncProblem, Taken, described};
 use super::verdict::Problem;
 use crate::contract::{ConfigMapSource, ConfigStatus};
+use crate::observed::KubeletVersion;
 
 /// Period of both loops; each round adds up to a fifth.
 const LOOP_PERIOD: Duration = Duration::from_secs(10);
@@ -451,9 +452,5 @@ impl SimKubelet {
 /// version has not.
 #[must_use]
 pub fn supports_dynamic_config(version: &str) -> bool {
-    let mut parts = version.trim_start_matches('v').split('.');
-    let major = parts.next().and_then(|part| part.parse::<u32>().ok());
-    // Vendors append to the minor version too: 1.21+.
-    let minor = parts.next().and_then(|part| part.trim_end_matches('+').parse::<u32>().ok());
-    major == Some(1) && minor.is_some_and(|minor| (11..=23).contains(&minor))
+    KubeletVersion::parse(version).is_some_and(|version| version.has_dynamic_config())
 }

@@ -354,13 +354,15 @@ fn versions_with_the_feature() {
         ("v1.21.1", true),
         ("v1.11.0", true),
         ("v1.23.17-eks-a5565ad", true),
-        ("v1.21+", true),
+        ("v1.21.14+k3s1", true),
         ("v1.10.13", false),
         ("v1.24.0", false),
         ("v1.36.2", false),
         ("v2.21.0", false),
         ("", false),
         ("unknown", false),
+        // Servers write their minor version like that, kubelets never do.
+        ("v1.21+", false),
     ] {
         assert_eq!(supports_dynamic_config(version), has, "{version}");
     }
