@@ -174,6 +174,7 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
             uid: format!("00000000-0000-4000-8000-{index:012}"),
             labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool_name(pool))]),
             kubelet_version: KubeletVersion::parse("v1.21.14"),
+            reports_config: true,
             ready: if index % 50 == 49 { Readiness::NotReady } else { Readiness::Ready },
             ..Node::named(name.clone())
         };
