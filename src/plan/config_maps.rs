@@ -106,19 +106,19 @@ impl<'a> Shelf<'a> {
         pool: &PoolName,
         rendered: &Rendered,
         namespace: &NamespaceName,
-        on_target: &[NodeName],
+        on_target: impl FnOnce() -> Vec<NodeName>,
     ) -> Result<ConfigMapPlan, Problem> {
         let source = rendered.source(namespace);
         let name = rendered.config_map.clone();
         let existing = self.fetched(&source);
         let asked = ConfigMapKey::of(&source).is_some_and(|key| self.observed.contents.contains_key(&key));
         let deleting = existing.is_some_and(|map| map.deleting);
-        if asked
-            && (existing.is_none() || deleting)
-            && let Some(example) = on_target.first()
-        {
-            let (namespace, nodes, example) = (namespace.clone(), on_target.len(), example.clone());
-            return Err(Problem::TargetGone { namespace, name, deleting, nodes, example });
+        if asked && (existing.is_none() || deleting) {
+            let on_target = on_target();
+            if let Some(example) = on_target.first() {
+                let (namespace, nodes, example) = (namespace.clone(), on_target.len(), example.clone());
+                return Err(Problem::TargetGone { namespace, name, deleting, nodes, example });
+            }
         }
         if let Some(map) = existing {
             let fleet = map.fleet();

@@ -42,7 +42,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         let Some(pool) = desired.pools.get(*name) else { continue };
         let planned = plan_pool(pool, nodes, observed, &shelf, options);
         if let PoolTarget::Config(rendered) = &pool.target {
-            match shelf.need(name, rendered, &options.namespace, &on_target(nodes, &planned, observed)) {
+            match shelf.need(name, rendered, &options.namespace, || on_target(nodes, &planned, observed)) {
                 Ok(map) if planned.assignments() > 0 => config_maps.push(map),
                 Ok(_) => {}
                 Err(problem) => problems.push(problem),
@@ -188,7 +188,7 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
     let target = target_of(&pool.target, &options.namespace);
     let hash = hash_of(&pool.target);
     let rules = Rules { target: &target, paused: pool.policy.paused, take_over: options.take_over };
-    let mut sorter = Sorter::default();
+    let mut sorter = Sorter::new(pool.policy.canary);
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
         let mut decision = decide(node, &rules, |source| shelf.standing(source, hash));
         if let Decision::Step(step) = &mut decision {

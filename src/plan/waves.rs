@@ -14,13 +14,20 @@ pub(super) struct Sorter {
     left_alone: Vec<LeftAlone>,
     /// Nodes that are left alone for being converged, as the canaries that they would be.
     converged: Vec<Step>,
+    /// How many of them matter: one more than there are canaries says that the canaries are past.
+    keep: usize,
 }
 
 impl Sorter {
+    pub(super) fn new(canary: Option<Canary>) -> Self {
+        let keep = canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX).saturating_add(1));
+        Self { keep, ..Self::default() }
+    }
+
     pub(super) fn add(&mut self, node: &Node, decision: Decision) {
         match decision {
             Decision::LeaveAlone(left) => {
-                if left.why == Why::Converged && !left.unavailable {
+                if self.converged.len() < self.keep && left.why == Why::Converged && !left.unavailable {
                     self.converged.push(Step {
                         node: node.name.clone(),
                         from: node.source.clone(),
