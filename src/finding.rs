@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::kubelet::Minor;
+
 /// How serious a finding is. Only errors stop a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -89,6 +91,12 @@ pub struct Finding {
     pub code: &'static str,
     /// One sentence that names the object and the offending value.
     pub message: String,
+    /// The field that it is about, as a path in the file such as `registerWithTaints[0].key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The kubelet versions that it holds for. Empty: whatever the version.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kubelets: Vec<Minor>,
     /// Where it is, when it is in a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
@@ -127,6 +135,8 @@ impl Finding {
             severity,
             code,
             message: message.into(),
+            field: None,
+            kubelets: Vec::new(),
             place: None,
             label: String::new(),
             related: Vec::new(),
@@ -138,6 +148,20 @@ impl Finding {
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         self.place = Some(place);
+        self
+    }
+
+    /// Names the field that it is about.
+    #[must_use]
+    pub fn field(mut self, path: impl Into<String>) -> Self {
+        self.field = Some(path.into());
+        self
+    }
+
+    /// Says for which kubelet versions it holds.
+    #[must_use]
+    pub fn kubelets(mut self, minors: impl IntoIterator<Item = Minor>) -> Self {
+        self.kubelets = minors.into_iter().collect();
         self
     }
 

@@ -20,3 +20,5 @@ pub mod report;
 pub mod repository;
 pub mod rollout;
 pub mod sandbox;
+pub mod spelling;
+pub mod verdict;

@@ -230,7 +230,7 @@ impl Files<'_> {
             }
             above = folder;
         }
-        let help = match super::fields::nearest(&path, self.snapshot.files.keys().map(String::as_str)) {
+        let help = match crate::spelling::nearest(&path, self.snapshot.files.keys().map(String::as_str)) {
             Some(near) => format!("there is {near}"),
             None => "only files that end in .yaml, .yml or .json are read, and in a git repository only committed ones"
                 .to_owned(),

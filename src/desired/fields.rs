@@ -3,6 +3,7 @@
 
 use crate::document::{Entry, Mapping, Node, Reading, Value, path_of};
 use crate::finding::{Finding, Place};
+use crate::spelling::nearest;
 
 /// A map whose keys are being read.
 pub(super) struct Fields<'n> {
@@ -10,17 +11,6 @@ pub(super) struct Fields<'n> {
     /// Dotted path of the map; empty at the root.
     path: String,
     place: &'n Place,
-}
-
-/// The nearest of several names, when one is near enough to be a slip of the pen. Case does not count.
-pub(super) fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let lower = name.to_lowercase();
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= (name.len().max(candidate.len()) / 3).max(1))
-        .min()
-        .map(|(_, candidate)| candidate)
 }
 
 /// The finding for a key that nothing knows.
@@ -146,25 +136,4 @@ pub(super) fn text<'n>(node: &'n Node, path: &str, findings: &mut Vec<Finding>) 
         findings.extend(wrong_type(path, "text", node));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_name() {
-        let known = ["maxPods", "podPidsLimit", "port", "podCIDR"];
-        for (name, near) in [
-            ("MaxPods", Some("maxPods")),
-            ("maxPod", Some("maxPods")),
-            ("mxaPods", Some("maxPods")),
-            ("ports", Some("port")),
-            ("evictionHard", None),
-            ("", None),
-            ("x", None),
-        ] {
-            assert_eq!(nearest(name, known), near, "{name}");
-        }
-    }
 }

@@ -4,11 +4,12 @@
 //! The kubelet itself would not complain about an unknown field: it falls back to lenient decoding and drops it. Here it
 //! is an error, since whoever wrote it means it to have an effect.
 
-use super::fields::{nearest, unknown, wrong_type};
+use super::fields::{unknown, wrong_type};
 use crate::document::{Document, Mapping, Node, Reading, Value, path_of};
 use crate::finding::Finding;
 use crate::kubelet::fields::{self, Field, FieldType};
 use crate::kubelet::{API_VERSION, KIND, duration, quantity};
+use crate::spelling::nearest;
 
 /// Checks the fields of a document: the whole of a KubeletConfiguration, or a part of it. `apiVersion` and `kind` may be
 /// missing, but not wrong.
@@ -53,7 +54,7 @@ fn object(map: &Mapping, table: &str, path: &str, findings: &mut Vec<Finding>) {
 }
 
 fn way_out(key: &str, table: &str) -> String {
-    if let Some(near) = nearest(key, fields::children(table).iter().copied()) {
+    if let Some(near) = nearest(key, fields::children(table).iter().map(String::as_str)) {
         return format!("did you mean {near:?}?");
     }
     let named = |field: &&Field| field.path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(key));
@@ -68,12 +69,13 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
     if null_allowed && node.is_null() {
         return;
     }
-    if !field.types.iter().any(|one| fits(node, *one)) {
-        let expected = field.types.iter().map(|one| words(*one)).collect::<Vec<_>>().join(" or ");
-        findings.extend(wrong_type(path, &expected, node).map(|finding| explained(finding, node, &field.types)));
+    let types = field.any_types();
+    if !types.iter().any(|one| fits(node, *one)) {
+        let expected = types.iter().map(|one| words(*one)).collect::<Vec<_>>().join(" or ");
+        findings.extend(wrong_type(path, &expected, node).map(|finding| explained(finding, node, &types)));
         return;
     }
-    if field.types.contains(&FieldType::Integer)
+    if types.contains(&FieldType::Integer)
         && let Some(number) = whole(node)
     {
         let largest = i128::from(field.largest());
@@ -83,10 +85,10 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
         }
     }
     match &node.value {
-        Value::Mapping(map) => object(map, field.path, path, findings),
+        Value::Mapping(map) => object(map, &field.path, path, findings),
         Value::Sequence(list) => {
             for (at, item) in list.iter().enumerate() {
-                if let Some(field) = fields::items(field.path) {
+                if let Some(field) = fields::items(&field.path) {
                     value(item, field, &format!("{path}[{at}]"), false, findings);
                 }
             }

@@ -4,17 +4,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::MaxUnavailable;
 use super::fields::{Fields, text};
 use super::formats::{
     API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
     NodePoolSpec, RolloutSpec,
 };
 use super::selector::{LabelSelector, Operator, Requirement, check_label_key, check_label_value};
-use super::{MaxUnavailable, fields::nearest};
 use crate::document::{Document, Node, Reading, path_of};
 use crate::finding::{Finding, Place};
 use crate::kubelet::duration;
 use crate::names::{FleetName, NamespaceName};
+use crate::spelling::nearest;
 
 /// The keys of both kinds of file.
 pub(super) const FILE: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];

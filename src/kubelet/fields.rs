@@ -4,8 +4,12 @@
 //! A path joins names with dots; `[]` stands for the items of a list and `{}` for the values of a map with free keys.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::LazyLock;
+
+use serde_json::Value as Json;
+
+pub use super::minor::Minor;
+use super::table::{self, Spans};
 
 /// Whole numbers that the kubelet holds in 64 bits; the others have 32 (`pkg/kubelet/apis/config`, v1beta1).
 const WIDE: [&str; 5] = [
@@ -16,17 +20,8 @@ const WIDE: [&str; 5] = [
     "userNamespaces.idsPerPod",
 ];
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(include_str!("../../data/kubelet/fields.csv")));
-
-/// A minor version of Kubernetes 1: 21 is 1.21.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Minor(pub u32);
-
-impl fmt::Display for Minor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "1.{}", self.0)
-    }
-}
+static TEXT: &str = include_str!("../../data/kubelet/fields.csv");
+static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
 
 /// What the kubelet's decoder takes for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,22 +45,23 @@ pub enum FieldType {
 }
 
 /// One field of KubeletConfiguration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// Its path.
-    pub path: &'static str,
-    /// The types that any version takes.
-    pub types: Vec<FieldType>,
-    /// The types as the table has them, with versions where they changed: `integer@1.23-1.27;duration|integer@1.28-1.37`.
-    pub types_by_version: &'static str,
+    pub path: String,
+    /// The types that it takes, by version.
+    pub types: Spans<Vec<FieldType>>,
+    /// The first minor where it is a pointer in Go: unset is not the same as the zero value, which then stays. In the
+    /// other fields 0, "" and 0s take the default.
+    pub pointer_since: Option<Minor>,
     /// The first minor that knows it; 1.12 may stand for an earlier one.
     pub since: Minor,
     /// The last minor that knows it; 1.37 says that it is still there.
     pub until: Minor,
-    /// The default as JSON, with versions where it changed (`5@1.12-1.26;50@1.27-1.37`); empty when there is none.
-    pub default: String,
-    /// The values it takes, separated by `|`, with versions where they changed; empty when they are not listed.
-    pub allowed: &'static str,
+    /// The default that the kubelet's code sets for a field of a file, by version. Null says that there is none.
+    pub default: Spans<Json>,
+    /// The values that are allowed, by version. Empty when they are not listed.
+    pub allowed: Spans<Vec<String>>,
     /// The minor that deprecated it.
     pub deprecated_since: Option<Minor>,
 }
@@ -74,14 +70,35 @@ impl Field {
     /// The largest whole number that the field holds; the least is its negative, less one.
     #[must_use]
     pub fn largest(&self) -> i64 {
-        if WIDE.contains(&self.path) { i64::MAX } else { i64::from(i32::MAX) }
+        if WIDE.contains(&self.path.as_str()) { i64::MAX } else { i64::from(i32::MAX) }
+    }
+
+    /// Whether kubelets of this version know it. The others drop it without a word.
+    #[must_use]
+    pub fn is_known_to(&self, minor: Minor) -> bool {
+        (self.since..=self.until).contains(&minor)
+    }
+
+    /// Whether an explicit zero value stays in this version; otherwise it takes the default.
+    #[must_use]
+    pub fn keeps_zero(&self, minor: Minor) -> bool {
+        self.pointer_since.is_some_and(|since| since <= minor)
+    }
+
+    /// The types that any version takes.
+    #[must_use]
+    pub fn any_types(&self) -> Vec<FieldType> {
+        let mut types: Vec<_> = self.types.iter().flat_map(|(_, _, types)| types.iter().copied()).collect();
+        types.sort_unstable();
+        types.dedup();
+        types
     }
 }
 
 struct Table {
-    fields: BTreeMap<&'static str, Field>,
+    fields: BTreeMap<String, Field>,
     /// Names of the fields of each object, by the object's path; the root's is empty.
-    children: BTreeMap<&'static str, Vec<&'static str>>,
+    children: BTreeMap<String, Vec<String>>,
 }
 
 /// The field at a path of the table.
@@ -112,7 +129,7 @@ pub fn items(parent: &str) -> Option<&'static Field> {
 
 /// The names of the fields of the object at `parent` (`""` for the root), in the order of the table.
 #[must_use]
-pub fn children(parent: &str) -> &'static [&'static str] {
+pub fn children(parent: &str) -> &'static [String] {
     TABLE.children.get(parent).map_or(&[], Vec::as_slice)
 }
 
@@ -122,70 +139,31 @@ pub fn all() -> impl Iterator<Item = &'static Field> {
 }
 
 impl Table {
-    /// Reads the table. A line that does not read is left out; a test holds that there is none.
-    fn read(text: &'static str) -> Self {
+    fn read() -> Self {
         let mut table = Self { fields: BTreeMap::new(), children: BTreeMap::new() };
-        for field in text.lines().skip(1).filter_map(field) {
-            let (parent, name) = field.path.rsplit_once('.').unwrap_or(("", field.path));
+        for field in table::rows(TEXT).filter_map(|cells| field(&cells)) {
+            let (parent, name) = field.path.rsplit_once('.').unwrap_or(("", &field.path));
             if !name.ends_with([']', '}']) {
-                table.children.entry(parent).or_default().push(name);
+                table.children.entry(parent.to_owned()).or_default().push(name.to_owned());
             }
-            table.fields.insert(field.path, field);
+            table.fields.insert(field.path.clone(), field);
         }
         table
     }
 }
 
-fn field(line: &'static str) -> Option<Field> {
-    let cells = cells(line);
-    let [path, types, since, until, default, allowed, deprecated_since] = cells.as_slice() else { return None };
-    let mut known = Vec::new();
-    for span in types.split(';') {
-        for name in span.split('@').next().unwrap_or(span).split('|') {
-            let one = field_type(name)?;
-            if !known.contains(&one) {
-                known.push(one);
-            }
-        }
-    }
+fn field(cells: &[String]) -> Option<Field> {
+    let [path, types, pointer_since, since, until, default, allowed, deprecated_since] = cells else { return None };
     Some(Field {
-        path,
-        types: known,
-        types_by_version: types,
-        since: minor(since)?,
-        until: minor(until)?,
-        default: unquote(default),
-        allowed,
-        deprecated_since: minor(deprecated_since),
+        path: path.clone(),
+        types: Spans::read(types, |names| names.split('|').map(field_type).collect())?,
+        pointer_since: table::minor(pointer_since),
+        since: table::minor(since)?,
+        until: table::minor(until)?,
+        default: Spans::read(default, |json| serde_json::from_str(json).ok())?,
+        allowed: Spans::read(allowed, |values| Some(values.split('|').map(str::to_owned).collect()))?,
+        deprecated_since: table::minor(deprecated_since),
     })
-}
-
-/// The cells of a line of CSV, quoted cells still in their quotes. No cell of the table holds a line break.
-fn cells(line: &'static str) -> Vec<&'static str> {
-    let (mut cells, mut start, mut quoted) = (Vec::new(), 0, false);
-    for (at, c) in line.char_indices() {
-        match c {
-            '"' => quoted = !quoted,
-            ',' if !quoted => {
-                cells.extend(line.get(start..at));
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    cells.extend(line.get(start..));
-    cells
-}
-
-fn unquote(cell: &str) -> String {
-    match cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"')) {
-        Some(inner) => inner.replace("\"\"", "\""),
-        None => cell.to_owned(),
-    }
-}
-
-fn minor(text: &str) -> Option<Minor> {
-    text.strip_prefix("1.")?.parse().ok().map(Minor)
 }
 
 fn field_type(name: &str) -> Option<FieldType> {
@@ -208,36 +186,35 @@ mod tests {
 
     #[test]
     fn the_table_is_well_formed() {
-        let text = include_str!("../../data/kubelet/fields.csv");
-        assert_eq!(text.lines().next(), Some("path,type,since,until,default,enum,deprecated_since"));
-        assert_eq!(all().count(), text.lines().count() - 1, "every line reads, and no path appears twice");
+        assert_eq!(TEXT.lines().next(), Some("path,type,pointer_since,since,until,default,enum,deprecated_since"));
+        assert_eq!(all().count(), TEXT.lines().count() - 1, "every line reads, and no path appears twice");
+        assert!(WIDE.iter().all(|path| lookup(path).is_some()));
+        let types = |path: &str| lookup(path).map(Field::any_types);
         for field in all() {
-            assert!(WIDE.iter().all(|path| lookup(path).is_some()));
-            assert!(field.since <= field.until, "{}", field.path);
-            if let Some(parent) = field.path.strip_suffix("[]") {
-                assert_eq!(lookup(parent).map(|f| f.types.clone()), Some(vec![FieldType::Array]), "{}", field.path);
-            } else if let Some(parent) = field.path.strip_suffix("{}") {
-                assert_eq!(lookup(parent).map(|f| f.types.clone()), Some(vec![FieldType::Object]), "{}", field.path);
-            } else if let Some((parent, name)) = field.path.rsplit_once('.') {
-                assert_eq!(lookup(parent).map(|f| f.types.clone()), Some(vec![FieldType::Object]), "{}", field.path);
-                assert!(children(parent).contains(&name));
+            let path = field.path.as_str();
+            assert!(field.since <= field.until, "{path}");
+            assert!(field.types.at(field.since).is_some() && field.types.at(field.until).is_some(), "{path}");
+            if let Some(parent) = path.strip_suffix("[]") {
+                assert_eq!(types(parent), Some(vec![FieldType::Array]), "{path}");
+            } else if let Some(parent) = path.strip_suffix("{}") {
+                assert_eq!(types(parent), Some(vec![FieldType::Object]), "{path}");
+            } else if let Some((parent, name)) = path.rsplit_once('.') {
+                assert_eq!(types(parent), Some(vec![FieldType::Object]), "{path}");
+                assert!(children(parent).iter().any(|child| child == name));
             }
-            if field.types == [FieldType::Array] {
-                assert!(items(field.path).is_some(), "{} has items", field.path);
+            if field.any_types() == [FieldType::Array] {
+                assert!(items(path).is_some(), "{path} has items");
             }
-            if field.types == [FieldType::Object] {
-                let known = !children(field.path).is_empty() || child(field.path, "any key").is_some();
-                assert!(known, "{} has fields or free keys", field.path);
-            }
-            if !field.default.is_empty() && !field.default.contains('@') {
-                assert!(serde_json::from_str::<serde_json::Value>(&field.default).is_ok(), "{}", field.default);
+            if field.any_types() == [FieldType::Object] {
+                let known = !children(path).is_empty() || child(path, "any key").is_some();
+                assert!(known, "{path} has fields or free keys");
             }
         }
     }
 
     #[test]
     fn fields_are_found() {
-        let path = |field: Option<&'static Field>| field.map(|field| field.path);
+        let path = |field: Option<&'static Field>| field.map(|field| field.path.as_str());
         assert_eq!(path(child("", "maxPods")), Some("maxPods"));
         assert_eq!(path(child("", "MaxPods")), None);
         assert_eq!(path(child("", "authentication.x509")), None);
@@ -247,10 +224,14 @@ mod tests {
         assert_eq!(path(child("reservedMemory[].limits", "memory")), Some("reservedMemory[].limits{}"));
         assert_eq!(path(items("clusterDNS")), Some("clusterDNS[]"));
         assert_eq!(
-            lookup("logging.flushFrequency").map(|f| f.types.clone()),
+            lookup("logging.flushFrequency").map(Field::any_types),
             Some(vec![FieldType::Integer, FieldType::Duration])
         );
         assert_eq!(lookup("logging.sanitization").map(|f| f.until.to_string()).as_deref(), Some("1.23"));
-        assert_eq!(lookup("staticPodPath").map(|f| f.default.as_str()), Some("\"\""));
+        let default = |path: &str, minor| lookup(path).and_then(|f| f.default.at(Minor(minor))).map(Json::to_string);
+        assert_eq!(default("staticPodPath", 30).as_deref(), Some("\"\""));
+        assert_eq!(default("eventBurst", 26).as_deref(), Some("10"));
+        assert_eq!(default("eventBurst", 27).as_deref(), Some("100"));
+        assert!(lookup("resolvConf").is_some_and(|f| !f.keeps_zero(Minor(21)) && f.keeps_zero(Minor(23))));
     }
 }

@@ -3,7 +3,13 @@
 
 pub mod duration;
 pub mod fields;
+pub mod gates;
+pub mod minor;
 pub mod quantity;
+pub mod rules;
+pub mod table;
+
+pub use minor::Minor;
 
 /// The `apiVersion` that every kubelet asks for, exactly.
 pub const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";

@@ -138,12 +138,12 @@ fn check(field: &Field, value: &Value) -> Result<(), Refusal> {
     if MINOR < field.since || field.until < MINOR {
         return Ok(());
     }
-    let is = |kind| field.types.contains(&kind);
+    let is = |kind| field.any_types().contains(&kind);
     let fits = match value {
         Value::Null => !is(FieldType::Duration) || field.path == NULLABLE_DURATION,
         Value::Bool(_) => is(FieldType::Boolean),
         Value::Number(_) if is(FieldType::Integer) => {
-            whole(value).is_some_and(|number| i32::try_from(number).is_ok() || WIDE.contains(&field.path))
+            whole(value).is_some_and(|number| i32::try_from(number).is_ok() || WIDE.contains(&field.path.as_str()))
         }
         Value::Number(_) => is(FieldType::Number) || is(FieldType::Quantity),
         Value::String(text) => {
@@ -152,13 +152,13 @@ fn check(field: &Field, value: &Value) -> Result<(), Refusal> {
                 || is(FieldType::Quantity) && quantity::is_quantity(text)
         }
         Value::Array(items) => {
-            if let Some(field) = fields::items(field.path) {
+            if let Some(field) = fields::items(&field.path) {
                 items.iter().try_for_each(|item| check(field, item))?;
             }
             is(FieldType::Array)
         }
         Value::Object(fields) => {
-            check_fields(field.path, fields)?;
+            check_fields(&field.path, fields)?;
             is(FieldType::Object)
         }
     };

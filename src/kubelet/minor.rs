@@ -1,0 +1,72 @@
+//! Minor versions of Kubernetes 1, the grain of everything that is known about kubelets.
+
+use std::fmt;
+
+/// A minor version of Kubernetes 1: 21 is 1.21.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Minor(pub u32);
+
+/// The oldest kubelet that configurations are checked for.
+pub const OLDEST: Minor = Minor(16);
+/// The newest kubelet that the tables know.
+pub const NEWEST: Minor = Minor(37);
+
+impl Minor {
+    /// Reads `1.36`, and the minor of `v1.36.2` or `1.36.2-eks-1`. `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix('v').unwrap_or(text).strip_prefix("1.")?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (digits, rest) = rest.split_at(end);
+        let plausible =
+            !digits.is_empty() && digits.len() <= 3 && (rest.is_empty() || rest.starts_with(['.', '-', '+']));
+        if plausible { digits.parse().ok().map(Self) } else { None }
+    }
+
+    /// Whether the tables know kubelets of this version: [`OLDEST`] to [`NEWEST`].
+    #[must_use]
+    pub fn is_known(self) -> bool {
+        (OLDEST..=NEWEST).contains(&self)
+    }
+
+    /// Every version that the tables know, oldest first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (OLDEST.0..=NEWEST.0).map(Self)
+    }
+}
+
+impl fmt::Display for Minor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "1.{}", self.0)
+    }
+}
+
+impl serde::Serialize for Minor {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        for (text, minor) in [
+            ("1.36", Some(36)),
+            ("v1.21.1", Some(21)),
+            ("1.29.0-eks-036c24b", Some(29)),
+            ("1.27+", Some(27)),
+            ("2.1", None),
+            ("1", None),
+            ("1.", None),
+            ("1.x", None),
+            ("1.36x", None),
+            ("", None),
+        ] {
+            assert_eq!(Minor::parse(text), minor.map(Minor), "{text}");
+        }
+        assert!(Minor(16).is_known() && Minor(37).is_known() && !Minor(15).is_known() && !Minor(38).is_known());
+    }
+}
