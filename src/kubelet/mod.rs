@@ -3,6 +3,7 @@
 
 pub mod duration;
 pub mod fields;
+pub mod format;
 pub mod gates;
 pub mod minor;
 pub mod quantity;
