@@ -2,11 +2,14 @@
 //! that its durations and quantities are made of. Facts only; what nodecfg makes of them is said elsewhere.
 
 pub mod bounds;
+pub mod direction;
 pub mod duration;
 pub mod fields;
+pub mod format;
 pub mod gates;
 pub mod minor;
 pub mod quantity;
+pub mod risk;
 pub mod rules;
 pub mod table;
 

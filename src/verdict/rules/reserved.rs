@@ -6,6 +6,7 @@ use super::cpuset;
 use crate::document::{Entry, Node, Reading};
 use crate::finding::Place;
 use crate::kubelet::Minor;
+use crate::kubelet::quantity::Quantity;
 use crate::verdict::Config;
 use crate::verdict::config::whole;
 use crate::verdict::refusals::Check;
@@ -96,10 +97,7 @@ pub(super) fn is_zero(quantity: &Node) -> bool {
         Some(Reading::Null) => true,
         Some(Reading::Int(value)) => value == 0,
         Some(Reading::Float(value)) => value == 0.0,
-        Some(Reading::Text(text)) => {
-            let number = text.strip_prefix(['-', '+']).unwrap_or(text);
-            number.chars().take_while(|c| c.is_ascii_digit() || *c == '.').all(|c| matches!(c, '0' | '.'))
-        }
+        Some(Reading::Text(text)) => Quantity::parse(text).is_ok_and(Quantity::is_zero),
         _ => false,
     }
 }
