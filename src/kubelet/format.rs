@@ -1,7 +1,7 @@
-//! What the texts and numbers of KubeletConfiguration hold beyond their type: the `format` column of the table of fields.
+//! What texts and numbers of KubeletConfiguration hold beyond their type: the `format` column of the table of fields.
 //!
-//! A pattern here takes everything that a kubelet of any version takes, so that a schema made of it refuses nothing that
-//! runs; it may take more. What is refused exactly is said by the rules.
+//! A pattern takes everything that a kubelet of any version takes, so that a schema made of it refuses nothing that runs;
+//! it may take more. What is refused exactly is said by the rules.
 
 /// A number without a sign, with or without a fraction, for [`concat!`].
 macro_rules! number {
@@ -65,7 +65,7 @@ macro_rules! formats {
                 }
             }
 
-            /// A regular expression that its texts match, in ECMAScript's dialect; `None` where there is nothing to match.
+            /// A regular expression that its texts match, in ECMAScript's dialect; `None` where any text will do.
             #[must_use]
             pub fn pattern(self) -> Option<&'static str> {
                 match self {
@@ -140,6 +140,14 @@ formats! {
     Int64 = "int64", "a whole number of 64 bits", None;
     /// A whole number of 32 bits without a sign.
     Uint32 = "uint32", "a whole number of 32 bits that is not negative", None;
+}
+
+impl Format {
+    /// Whether every kubelet refuses the empty text, which a missing key stands for in an item of a list.
+    #[must_use]
+    pub fn refuses_empty(self) -> bool {
+        matches!(self, Self::QualifiedName | Self::FilePattern)
+    }
 }
 
 #[cfg(test)]

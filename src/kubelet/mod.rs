@@ -8,6 +8,7 @@ pub mod gates;
 pub mod minor;
 pub mod quantity;
 pub mod rules;
+pub mod schema;
 pub mod table;
 
 pub use minor::Minor;
