@@ -90,7 +90,8 @@ formats! {
     /// The absolute name of a cgroup.
     Cgroup = "cgroup", "the absolute name of a cgroup, such as /system.slice", None;
     /// A list of CPUs (`k8s.io/utils/cpuset.Parse`).
-    CpuList = "cpu-list", "a list of CPUs such as 0-3,8", Some(r"^([0-9]+(-[0-9]+)*(,[0-9]+(-[0-9]+)*)*)?$");
+    CpuList = "cpu-list", "a list of CPUs such as 0-3,8",
+        Some(r"^([+]?[0-9]+(-[+]?[0-9]+)*(,[+]?[0-9]+(-[+]?[0-9]+)*)*)?$");
     /// The name of a TLS cipher suite.
     CipherSuite = "cipher-suite", "a cipher suite by its name in Go's crypto/tls", Some("^TLS_[A-Z0-9_]+$");
     /// The number of a key exchange.
@@ -122,8 +123,8 @@ formats! {
         Some(concat!("^([a-z0-9.-]+/)?", label!(), "$"));
     /// A value of a label.
     LabelValue = "label-value", "up to 63 letters, digits and ._-", Some(concat!("^(", label!(), ")?$"));
-    /// A point in time.
-    Timestamp = "timestamp", "a time as in RFC 3339", None;
+    /// What must be left out, or be null.
+    Unset = "unset", "must be left out", None;
     /// An image without tag and digest.
     Image = "image", "an image without tag and digest, or a path and /*", None;
     /// A pattern for names of source files.

@@ -63,6 +63,9 @@ fn of(field: &Field, minor: Minor) -> Json {
         let only = field.allowed.at(minor).and_then(|values| values.first()).cloned();
         return Json::Object(schema.with("type", "string").with_some("const", only).0);
     }
+    if field.format == Some(Format::Unset) {
+        return Json::Object(schema.with("type", "null").0);
+    }
     let types = field.types.at(minor).map(Vec::as_slice).unwrap_or_default();
     // A missing key of a list's item is the empty text; where that is refused, so is null.
     let null = field.takes_null(minor) && !field.path.ends_with("[]") && !is_required(field);
