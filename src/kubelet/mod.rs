@@ -11,6 +11,7 @@ pub mod minor;
 pub mod quantity;
 pub mod risk;
 pub mod rules;
+pub mod schema;
 pub mod table;
 
 pub use minor::Minor;
