@@ -7,10 +7,14 @@ pub mod fields;
 pub mod format;
 pub mod gates;
 pub mod minor;
+pub mod policy_options;
 pub mod quantity;
 pub mod risk;
 pub mod rules;
+pub mod schema;
+pub mod strconv;
 pub mod table;
+pub mod tls;
 
 pub use minor::Minor;
 
