@@ -13,7 +13,7 @@ use crate::document::Document;
 use crate::finding::Place;
 use crate::kubelet::Minor;
 
-mod config;
+pub(crate) mod config;
 mod gates;
 mod load;
 mod refusals;
