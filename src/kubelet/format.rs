@@ -1,7 +1,7 @@
-//! What the texts and numbers of KubeletConfiguration hold beyond their type: the `format` column of the table of fields.
+//! What texts and numbers of KubeletConfiguration hold beyond their type: the `format` column of the table of fields.
 //!
-//! A pattern here takes everything that a kubelet of any version takes, so that a schema made of it refuses nothing that
-//! runs; it may take more. What is refused exactly is said by the rules.
+//! A pattern takes everything that a kubelet of any version takes, so that a schema made of it refuses nothing that runs;
+//! it may take more. What is refused exactly is said by the rules.
 
 /// A number without a sign, with or without a fraction, for [`concat!`].
 macro_rules! number {
@@ -65,7 +65,7 @@ macro_rules! formats {
                 }
             }
 
-            /// A regular expression that its texts match, in ECMAScript's dialect; `None` where there is nothing to match.
+            /// A regular expression that its texts match, in ECMAScript's dialect; `None` where any text will do.
             #[must_use]
             pub fn pattern(self) -> Option<&'static str> {
                 match self {
@@ -90,7 +90,8 @@ formats! {
     /// The absolute name of a cgroup.
     Cgroup = "cgroup", "the absolute name of a cgroup, such as /system.slice", None;
     /// A list of CPUs (`k8s.io/utils/cpuset.Parse`).
-    CpuList = "cpu-list", "a list of CPUs such as 0-3,8", Some(r"^([0-9]+(-[0-9]+)*(,[0-9]+(-[0-9]+)*)*)?$");
+    CpuList = "cpu-list", "a list of CPUs such as 0-3,8",
+        Some(r"^([+]?[0-9]+(-[+]?[0-9]+)*(,[+]?[0-9]+(-[+]?[0-9]+)*)*)?$");
     /// The name of a TLS cipher suite.
     CipherSuite = "cipher-suite", "a cipher suite by its name in Go's crypto/tls", Some("^TLS_[A-Z0-9_]+$");
     /// The number of a key exchange.
@@ -122,8 +123,8 @@ formats! {
         Some(concat!("^([a-z0-9.-]+/)?", label!(), "$"));
     /// A value of a label.
     LabelValue = "label-value", "up to 63 letters, digits and ._-", Some(concat!("^(", label!(), ")?$"));
-    /// A point in time.
-    Timestamp = "timestamp", "a time as in RFC 3339", None;
+    /// What must be left out, or be null.
+    Unset = "unset", "must be left out", None;
     /// An image without tag and digest.
     Image = "image", "an image without tag and digest, or a path and /*", None;
     /// A pattern for names of source files.
@@ -140,6 +141,14 @@ formats! {
     Int64 = "int64", "a whole number of 64 bits", None;
     /// A whole number of 32 bits without a sign.
     Uint32 = "uint32", "a whole number of 32 bits that is not negative", None;
+}
+
+impl Format {
+    /// Whether every kubelet refuses the empty text, which a missing key stands for in an item of a list.
+    #[must_use]
+    pub fn refuses_empty(self) -> bool {
+        matches!(self, Self::QualifiedName | Self::FilePattern)
+    }
 }
 
 #[cfg(test)]
