@@ -1,13 +1,14 @@
-//! Whether a value went up or down, as far as two texts can be compared: whole numbers, shares in percent, quantities.
+//! Whether a value went up or down, as far as two texts can be compared: numbers, shares in percent,
+//! quantities, booleans.
 
 use super::quantity::Quantity;
 
 /// Which way a value went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// It is more than before.
+    /// It is more than before, or switched on.
     Raised,
-    /// It is less than before.
+    /// It is less than before, or switched off.
     Lowered,
 }
 
@@ -15,6 +16,9 @@ pub enum Direction {
 /// share with an amount.
 #[must_use]
 pub fn direction(old: &str, new: &str) -> Option<Direction> {
+    if let (Ok(old), Ok(new)) = (old.parse::<bool>(), new.parse::<bool>()) {
+        return (old != new).then_some(if new { Direction::Raised } else { Direction::Lowered });
+    }
     let order = match (old.strip_suffix('%'), new.strip_suffix('%')) {
         (Some(old), Some(new)) => amount(old)?.cmp(&amount(new)?),
         (None, None) => amount(old)?.cmp(&amount(new)?),
@@ -48,6 +52,9 @@ mod tests {
             ("5%", "7.5%", Some(Direction::Raised)),
             ("1Gi", "1024Mi", None),
             ("10%", "1Gi", None),
+            ("false", "true", Some(Direction::Raised)),
+            ("true", "false", Some(Direction::Lowered)),
+            ("true", "true", None),
             ("-1", "100", None),
             ("static", "none", None),
             ("", "1", None),

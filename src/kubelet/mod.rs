@@ -2,17 +2,21 @@
 //! that its durations and quantities are made of. Facts only; what nodecfg makes of them is said elsewhere.
 
 pub mod address;
+pub mod bounds;
 pub mod direction;
 pub mod duration;
 pub mod fields;
 pub mod format;
 pub mod gates;
 pub mod minor;
+pub mod policy_options;
 pub mod quantity;
 pub mod risk;
 pub mod rules;
 pub mod schema;
+pub mod strconv;
 pub mod table;
+pub mod tls;
 
 pub use minor::Minor;
 

@@ -168,12 +168,14 @@ pub fn of(path: &str) -> Risk {
 #[must_use]
 pub fn of_change(path: &str, old: Option<&str>, new: Option<&str>) -> Risk {
     let default = default(path);
-    let in_force = |value: Option<&str>| match value {
+    let in_force = |value: Option<&str>, other: Option<&str>| match value {
         Some(value) => Some(plain(value)),
+        // Its default may be either; if it is the other value, nothing happens at all.
+        None if parent(path) == "featureGates" => other.and_then(opposite),
         None if ABSENT_IS_ZERO.contains(&parent(path)) => Some("0".to_owned()),
         None => default.clone(),
     };
-    let (was, becomes) = (in_force(old), in_force(new));
+    let (was, becomes) = (in_force(old, new), in_force(new, old));
     if let (Some(was), Some(becomes)) = (&was, &becomes)
         && (old.is_none() || new.is_none())
         && same(was, becomes)
@@ -263,6 +265,10 @@ fn default(path: &str) -> Option<String> {
         Json::String(text) => text.clone(),
         other => other.to_string(),
     })
+}
+
+fn opposite(value: &str) -> Option<String> {
+    value.parse::<bool>().ok().map(|value| (!value).to_string())
 }
 
 /// A scalar without its quotes.
@@ -413,6 +419,11 @@ mod tests {
             ("kubeReserved.memory", None, Some("\"1Gi\""), Class::Drain),
             ("kubeReserved.memory", Some("\"1Gi\""), None, Class::Restart),
             ("kubeReserved.cpu", Some("\"1\""), None, Class::Drain),
+            ("featureGates.DynamicKubeletConfig", None, Some("false"), Class::Never),
+            ("featureGates.DynamicKubeletConfig", Some("true"), None, Class::Never),
+            ("featureGates.DynamicKubeletConfig", None, Some("true"), Class::Restart),
+            ("featureGates.DynamicKubeletConfig", Some("false"), Some("true"), Class::Restart),
+            ("featureGates.MemoryQoS", None, Some("true"), Class::Drain),
             ("systemReserved.ephemeral-storage", Some("\"2Gi\""), Some("\"1Gi\""), Class::Restart),
         ] {
             assert_eq!(of_change(path, old, new).class, class, "{path}: {old:?} to {new:?}");
