@@ -105,7 +105,7 @@ fn not_found(name: &str, parent: &str) -> NotFound {
         let near = nearest(name, names.filter(|last| !last.ends_with([']', '}'])))?;
         fields::all().find(|field| field.path.rsplit('.').next() == Some(near)).map(|field| plain(&field.path))
     };
-    let near = beside.or_else(elsewhere).or_else(anywhere);
+    let near = beside.or_else(elsewhere).or_else(|| if parent.is_empty() { anywhere() } else { None });
     NotFound { name: name.to_owned(), parent: plain(parent), near }
 }
 
