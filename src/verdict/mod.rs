@@ -14,6 +14,7 @@ use crate::finding::Place;
 use crate::kubelet::Minor;
 
 mod config;
+mod findings;
 mod gates;
 mod load;
 mod refusals;
@@ -21,6 +22,7 @@ mod rules;
 mod startup;
 
 pub use config::Config;
+pub use findings::{dropped_fields, findings};
 pub use refusals::Refusals;
 
 /// How far a kubelet gets with a configuration.
