@@ -10,13 +10,14 @@
 
 use criterion::{Criterion, criterion_group};
 
+mod checking;
 #[path = "../fleet/mod.rs"]
 mod fleet;
 mod planning;
 mod rendering;
 mod rollout;
 
-criterion_group!(benches, planning::planning, rendering::rendering, rollout::rollout);
+criterion_group!(benches, checking::checking, planning::planning, rendering::rendering, rollout::rollout);
 
 fn main() {
     // `cargo bench` says so; `cargo test` only wants to know that this builds.

@@ -14,6 +14,7 @@ use crate::finding::Place;
 use crate::kubelet::Minor;
 
 mod config;
+mod defaults;
 mod findings;
 mod gates;
 mod load;
@@ -115,6 +116,7 @@ pub fn assess(document: &Document, minor: Minor) -> Verdict {
         return Verdict { stage: Stage::Validate, refusals, ..verdict };
     }
     verdict.startup = startup::check(&config);
-    verdict.unknown = startup::unknown(&config);
+    verdict.unknown = rules::host::unknown(&config);
+    verdict.unknown.extend(startup::unknown(&config));
     verdict
 }
