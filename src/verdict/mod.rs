@@ -20,7 +20,7 @@ mod refusals;
 mod rules;
 mod startup;
 
-pub use config::Config;
+pub use config::{Config, whole};
 pub use refusals::Refusals;
 
 /// How far a kubelet gets with a configuration.
@@ -115,4 +115,14 @@ pub fn assess(document: &Document, minor: Minor) -> Verdict {
     verdict.startup = startup::check(&config);
     verdict.unknown = startup::unknown(&config);
     verdict
+}
+
+/// What a kubelet of this version makes of a document, with the gates as they are by default where it refuses the
+/// document's; `None` when it cannot decode it.
+#[must_use]
+pub fn configuration(document: &Document, minor: Minor) -> Option<Config<'_>> {
+    if !load::check(document, minor).is_empty() {
+        return None;
+    }
+    Some(Config::new(document, minor, gates::apply(document, minor).unwrap_or_default()))
 }
