@@ -1,28 +1,51 @@
-//! `nodecfg schema`: JSON Schemas of the files of a repository.
+//! `nodecfg schema`: JSON Schemas of the files of a repository, and of a KubeletConfiguration.
 
 use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
+use crate::kubelet::minor::NEWEST;
+use crate::kubelet::{self, Minor};
 
 /// Print the JSON Schema of a file, for editors and checkers.
+///
+/// Editors with yaml-language-server take it from a first line such as
+/// `# yaml-language-server: $schema=https://nodecfg.dev/schemas/kubelet/1.36.json`, or from a file's path.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
 pub(super) struct Args {
     /// Of which file.
     #[arg(value_enum)]
     kind: Kind,
+    /// For kubelets of which version, with `kubelet`: 1.16 to 1.37. The newest by default.
+    #[arg(long, value_name = "VERSION", value_parser = Minor::parse_known)]
+    kubernetes_version: Option<Minor>,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+const EXAMPLE: &str = "\
+Example:
+  nodecfg schema kubelet --kubernetes-version 1.36 > kubelet.json
+  sed -i '1i # yaml-language-server: $schema=../../kubelet.json' pools/*/kubelet.yaml";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
     /// `nodecfg.yaml`.
     Fleet,
     /// `pools/<pool>/pool.yaml`.
     Nodepool,
+    /// A KubeletConfiguration.
+    Kubelet,
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    if args.kubernetes_version.is_some() && args.kind != Kind::Kubelet {
+        return Err(Failure::usage(
+            "--kubernetes-version goes with `schema kubelet` alone",
+            "the formats of nodecfg's own files are the same for every version",
+        ));
+    }
     let schema = match args.kind {
         Kind::Fleet => schema::fleet_schema(),
         Kind::Nodepool => schema::nodepool_schema(),
+        Kind::Kubelet => kubelet::schema::schema(args.kubernetes_version.unwrap_or(NEWEST)),
     };
     terminal.out.write_all(schema::pretty(&schema).as_bytes())?;
     Ok(Exit::Done)

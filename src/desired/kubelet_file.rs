@@ -78,9 +78,9 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
     if types.contains(&FieldType::Integer)
         && let Some(number) = whole(node)
     {
-        let largest = i128::from(field.largest());
-        if !(-largest - 1..=largest).contains(&number) {
-            let message = format!("`{path}`: {number} is more than the field holds, {largest} at most");
+        let (least, largest) = (i128::from(field.least()), i128::from(field.largest()));
+        if !(least..=largest).contains(&number) {
+            let message = format!("`{path}`: {number} is beyond what the field holds, {least} to {largest}");
             findings.push(Finding::error("bad-value", message).at(node.place.clone()));
         }
     }

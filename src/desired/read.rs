@@ -10,11 +10,11 @@ use super::formats::{
     API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
     NodePoolSpec, RolloutSpec,
 };
-use super::selector::{LabelSelector, Operator, Requirement, check_label_key, check_label_value};
+use super::selector::{LabelSelector, Operator, Requirement};
 use crate::document::{Document, Node, Reading, path_of};
 use crate::finding::{Finding, Place};
 use crate::kubelet::duration;
-use crate::names::{FleetName, NamespaceName};
+use crate::names::{FleetName, NamespaceName, check_label_key, check_label_value};
 use crate::spelling::nearest;
 
 /// The keys of both kinds of file.

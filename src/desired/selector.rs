@@ -136,49 +136,6 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Checks a label key (apimachinery `IsQualifiedName`): a name of up to 63 characters, after a DNS subdomain and a
-/// slash or alone.
-///
-/// # Errors
-/// What is wrong, ready to follow the quoted key in a sentence.
-pub fn check_label_key(key: &str) -> Result<(), String> {
-    let name = match key.split_once('/') {
-        Some((prefix, name)) => {
-            if crate::names::NodeName::new(prefix).is_err() {
-                return Err(format!("has the prefix {prefix:?}, which is not a DNS subdomain"));
-            }
-            name
-        }
-        None => key,
-    };
-    if name.is_empty() {
-        return Err("has no name".to_owned());
-    }
-    check_label_text(name)
-}
-
-/// Checks a label value (apimachinery `IsValidLabelValue`): empty, or up to 63 characters.
-///
-/// # Errors
-/// What is wrong, ready to follow the quoted value in a sentence.
-pub fn check_label_value(value: &str) -> Result<(), String> {
-    if value.is_empty() { Ok(()) } else { check_label_text(value) }
-}
-
-fn check_label_text(text: &str) -> Result<(), String> {
-    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    if text.len() > 63 {
-        return Err("has more than 63 characters".to_owned());
-    }
-    if let Some(bad) = text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))) {
-        return Err(format!("has {bad:?}; only letters, digits, '-', '_' and '.' may be used"));
-    }
-    if !ends(text.chars().next()) || !ends(text.chars().next_back()) {
-        return Err("must start and end with a letter or a digit".to_owned());
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,19 +197,5 @@ mod tests {
             match_expressions: vec![requirement("a", Operator::DoesNotExist, &[])],
         };
         assert_eq!(selector.example(), None);
-    }
-
-    #[test]
-    fn labels_follow_kubernetes() {
-        for good in ["a", "A.b_c-1", "example.com/a", "node-role.kubernetes.io/x"] {
-            assert_eq!(check_label_key(good), Ok(()), "{good}");
-        }
-        for bad in ["", "/a", "a/", "-a", "a b", "Example.com/a", "a/b/c", &"x".repeat(64)] {
-            assert!(check_label_key(bad).is_err(), "{bad}");
-        }
-        assert_eq!(check_label_value(""), Ok(()));
-        for bad in ["-", "a b", "é", &"x".repeat(64)] {
-            assert!(check_label_value(bad).is_err(), "{bad}");
-        }
     }
 }

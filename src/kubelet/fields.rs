@@ -2,23 +2,18 @@
 //! 1.37 (`data/kubelet/fields.csv`).
 //!
 //! A path joins names with dots; `[]` stands for the items of a list and `{}` for the values of a map with free keys.
+//!
+//! Types, defaults and versions come from `pkg/kubelet/apis/config/v1beta1` and `staging/src/k8s.io/kubelet/config/v1beta1`;
+//! where upstream's comments and its code differ, the code counts, and `says` mentions it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
+use super::format::Format;
 pub use super::minor::Minor;
 use super::table::{self, Spans};
-
-/// Whole numbers that the kubelet holds in 64 bits; the others have 32 (`pkg/kubelet/apis/config`, v1beta1).
-const WIDE: [&str; 5] = [
-    "logging.flushFrequency",
-    "maxOpenFiles",
-    "podPidsLimit",
-    "shutdownGracePeriodByPodPriority[].shutdownGracePeriodSeconds",
-    "userNamespaces.idsPerPod",
-];
 
 static TEXT: &str = include_str!("../../data/kubelet/fields.csv");
 static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
@@ -64,13 +59,74 @@ pub struct Field {
     pub allowed: Spans<Vec<String>>,
     /// The minor that deprecated it.
     pub deprecated_since: Option<Minor>,
+    /// The feature gate without which it is refused or has no effect, by version.
+    pub gate: Spans<String>,
+    /// What its text or number holds.
+    pub format: Option<Format>,
+    /// The numbers that are allowed, by version. Zero is among them where it takes the default.
+    pub range: Spans<Range>,
+    /// The keys that a map with free keys may have, by version; `name-*` stands for all with that beginning, and `*`
+    /// says that the kubelet takes others too. Empty when they are not listed.
+    pub keys: Spans<Vec<String>>,
+    /// What to do in place of a deprecated field, in one sentence.
+    pub replaced_by: Option<String>,
+    /// What it does and what one must know of it, in a few sentences.
+    pub says: String,
+}
+
+/// The numbers that a field allows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Range {
+    /// The least.
+    pub least: Option<i64>,
+    /// Whether the least itself is not allowed.
+    pub above: bool,
+    /// The greatest.
+    pub greatest: Option<i64>,
+    /// Of what all are a multiple.
+    pub step: Option<i64>,
+}
+
+impl FieldType {
+    /// Whether it is a number in JSON.
+    #[must_use]
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Integer | Self::Number)
+    }
 }
 
 impl Field {
-    /// The largest whole number that the field holds; the least is its negative, less one.
+    /// The largest whole number that the field's Go type holds; the decoder refuses larger ones.
     #[must_use]
     pub fn largest(&self) -> i64 {
-        if WIDE.contains(&self.path.as_str()) { i64::MAX } else { i64::from(i32::MAX) }
+        match self.format {
+            Some(Format::Int64) => i64::MAX,
+            Some(Format::Uint32) => i64::from(u32::MAX),
+            _ => i64::from(i32::MAX),
+        }
+    }
+
+    /// The least whole number that the field's Go type holds; the decoder refuses smaller ones.
+    #[must_use]
+    pub fn least(&self) -> i64 {
+        match self.format {
+            Some(Format::Int64) => i64::MIN,
+            Some(Format::Uint32) => 0,
+            _ => i64::from(i32::MIN),
+        }
+    }
+
+    /// Whether null is the same as unset. Only durations that are no pointers in Go refuse it
+    /// (`metav1.Duration.UnmarshalJSON` reads a text).
+    #[must_use]
+    pub fn takes_null(&self, minor: Minor) -> bool {
+        self.types.at(minor).is_none_or(|types| *types != [FieldType::Duration]) || self.keeps_zero(minor)
+    }
+
+    /// Whether kubelets of this version call it deprecated.
+    #[must_use]
+    pub fn is_deprecated_in(&self, minor: Minor) -> bool {
+        self.deprecated_since.is_some_and(|since| since <= minor)
     }
 
     /// Whether kubelets of this version know it. The others drop it without a word.
@@ -153,7 +209,26 @@ impl Table {
 }
 
 fn field(cells: &[String]) -> Option<Field> {
-    let [path, types, pointer_since, since, until, default, allowed, deprecated_since] = cells else { return None };
+    let [
+        path,
+        types,
+        pointer_since,
+        since,
+        until,
+        default,
+        allowed,
+        deprecated_since,
+        gate,
+        format,
+        range_cell,
+        keys,
+        replaced_by,
+        says,
+    ] = cells
+    else {
+        return None;
+    };
+    let texts = |values: &str| Some(values.split('|').map(str::to_owned).collect());
     Some(Field {
         path: path.clone(),
         types: Spans::read(types, |names| names.split('|').map(field_type).collect())?,
@@ -161,9 +236,27 @@ fn field(cells: &[String]) -> Option<Field> {
         since: table::minor(since)?,
         until: table::minor(until)?,
         default: Spans::read(default, |json| serde_json::from_str(json).ok())?,
-        allowed: Spans::read(allowed, |values| Some(values.split('|').map(str::to_owned).collect()))?,
+        allowed: Spans::read(allowed, texts)?,
         deprecated_since: table::minor(deprecated_since),
+        gate: Spans::read(gate, |name| Some(name.to_owned()))?,
+        format: if format.is_empty() { None } else { Some(Format::read(format)?) },
+        range: Spans::read(range_cell, range)?,
+        keys: Spans::read(keys, texts)?,
+        replaced_by: (!replaced_by.is_empty()).then(|| replaced_by.clone()),
+        says: says.clone(),
     })
+}
+
+/// Reads `0..100`, `1..`, `>0..1` or `65536..4294967295/65536`.
+fn range(text: &str) -> Option<Range> {
+    let (text, step) = match text.split_once('/') {
+        Some((text, step)) => (text, Some(step.parse().ok()?)),
+        None => (text, None),
+    };
+    let (least, greatest) = text.split_once("..")?;
+    let bound = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
+    let above = least.starts_with('>');
+    Some(Range { least: bound(least.trim_start_matches('>'))?, above, greatest: bound(greatest)?, step })
 }
 
 fn field_type(name: &str) -> Option<FieldType> {
@@ -186,14 +279,35 @@ mod tests {
 
     #[test]
     fn the_table_is_well_formed() {
-        assert_eq!(TEXT.lines().next(), Some("path,type,pointer_since,since,until,default,enum,deprecated_since"));
+        let head =
+            "path,type,pointer_since,since,until,default,enum,deprecated_since,gate,format,range,keys,replaced_by,says";
+        assert_eq!(TEXT.lines().next(), Some(head));
         assert_eq!(all().count(), TEXT.lines().count() - 1, "every line reads, and no path appears twice");
-        assert!(WIDE.iter().all(|path| lookup(path).is_some()));
         let types = |path: &str| lookup(path).map(Field::any_types);
         for field in all() {
             let path = field.path.as_str();
             assert!(field.since <= field.until, "{path}");
             assert!(field.types.at(field.since).is_some() && field.types.at(field.until).is_some(), "{path}");
+            assert!(
+                field.says.ends_with('.') && field.says.len() > 10 && field.says.len() < 400,
+                "{path} says what it does"
+            );
+            assert!(field.replaced_by.is_none() || field.deprecated_since.is_some(), "{path}");
+            for (_, _, one) in field.range.iter() {
+                assert!(one.least.is_some(), "{path}");
+                assert!(field.types.iter().all(|(_, _, types)| types.iter().any(|one| one.is_number())), "{path}");
+            }
+            for minor in Minor::all().filter(|minor| field.is_known_to(*minor)) {
+                if let (Some(allowed), Some(Json::String(default))) = (field.allowed.at(minor), field.default.at(minor))
+                {
+                    assert!(default.is_empty() || allowed.contains(default), "{path}: the default is allowed");
+                }
+                if let Some(keys) = field.keys.at(minor) {
+                    assert!(child(path, "any key").is_some(), "{path} has free keys");
+                    let default = field.default.at(minor).and_then(Json::as_object);
+                    assert!(default.into_iter().flatten().all(|(key, _)| keys.contains(key)), "{path}");
+                }
+            }
             if let Some(parent) = path.strip_suffix("[]") {
                 assert_eq!(types(parent), Some(vec![FieldType::Array]), "{path}");
             } else if let Some(parent) = path.strip_suffix("{}") {
@@ -232,6 +346,19 @@ mod tests {
         assert_eq!(default("staticPodPath", 30).as_deref(), Some("\"\""));
         assert_eq!(default("eventBurst", 26).as_deref(), Some("10"));
         assert_eq!(default("eventBurst", 27).as_deref(), Some("100"));
+        let range_of = |path: &str| lookup(path).and_then(|field| field.range.at(Minor(36))).copied();
+        assert_eq!(range_of("memoryThrottlingFactor"), range(">0..1"));
+        let ids = Range { least: Some(65_536), above: false, greatest: Some(4_294_967_295), step: Some(65_536) };
+        assert_eq!(range_of("userNamespaces.idsPerPod"), Some(ids));
+        assert_eq!(range("1.."), Some(Range { least: Some(1), ..Range::default() }));
+        assert_eq!((range("1"), range("a..b"), range("1../x")), (None, None, None));
+        let gate = |path: &str, minor| lookup(path).and_then(|f| f.gate.at(Minor(minor))).map(String::as_str);
+        assert_eq!((gate("tracing", 33), gate("tracing", 34)), (Some("KubeletTracing"), None));
+        assert_eq!(lookup("maxOpenFiles").map(|f| (f.least(), f.largest())), Some((i64::MIN, i64::MAX)));
+        assert_eq!(lookup("logging.verbosity").map(|f| (f.least(), f.largest())), Some((0, 4_294_967_295)));
+        assert!(lookup("syncFrequency").is_some_and(|f| !f.takes_null(Minor(36))));
+        assert!(lookup("cpuCFSQuotaPeriod").is_some_and(|f| f.takes_null(Minor(36))));
+        assert!(lookup("logging.flushFrequency").is_some_and(|f| f.takes_null(Minor(36))));
         assert!(lookup("resolvConf").is_some_and(|f| !f.keeps_zero(Minor(21)) && f.keeps_zero(Minor(23))));
     }
 }

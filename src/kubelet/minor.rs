@@ -11,6 +11,10 @@ pub const OLDEST: Minor = Minor(16);
 /// The newest kubelet that the tables know.
 pub const NEWEST: Minor = Minor(37);
 
+/// The newest kubelet that is released; the tables know later ones from their betas. Configurations are checked for it
+/// where nothing says which version they are for.
+pub const NEWEST_RELEASED: Minor = Minor(36);
+
 impl Minor {
     /// Reads `1.36`, and the minor of `v1.36.2` or `1.36.2-eks-1`. `None` for anything else.
     #[must_use]
@@ -21,6 +25,18 @@ impl Minor {
         let plausible =
             !digits.is_empty() && digits.len() <= 3 && (rest.is_empty() || rest.starts_with(['.', '-', '+']));
         if plausible { digits.parse().ok().map(Self) } else { None }
+    }
+
+    /// Reads a version that configurations can be checked for.
+    ///
+    /// # Errors
+    /// A sentence that says which versions there are.
+    pub fn parse_known(text: &str) -> Result<Self, String> {
+        match Self::parse(text.trim()) {
+            Some(minor) if minor.is_known() => Ok(minor),
+            Some(minor) => Err(format!("nothing is known of kubelet {minor}, only of {OLDEST} to {NEWEST}")),
+            None => Err(format!("{text:?} is no Kubernetes version, such as {NEWEST_RELEASED}")),
+        }
     }
 
     /// Whether the tables know kubelets of this version: [`OLDEST`] to [`NEWEST`].
@@ -67,6 +83,15 @@ mod tests {
         ] {
             assert_eq!(Minor::parse(text), minor.map(Minor), "{text}");
         }
+        assert_eq!(Minor::parse_known(" v1.37.0-beta.0 "), Ok(NEWEST));
+        for (text, problem) in [
+            ("1.15", "nothing is known of kubelet 1.15, only of 1.16 to 1.37"),
+            ("1.38", "nothing is known of kubelet 1.38, only of 1.16 to 1.37"),
+            ("latest", "\"latest\" is no Kubernetes version, such as 1.36"),
+        ] {
+            assert_eq!(Minor::parse_known(text), Err(problem.to_owned()));
+        }
+        assert!(NEWEST_RELEASED.is_known());
         assert!(Minor(16).is_known() && Minor(37).is_known() && !Minor(15).is_known() && !Minor(38).is_known());
     }
 }

@@ -14,6 +14,7 @@ use crate::finding::Place;
 use crate::kubelet::Minor;
 
 mod config;
+mod defaults;
 mod gates;
 mod load;
 mod refusals;
@@ -113,7 +114,8 @@ pub fn assess(document: &Document, minor: Minor) -> Verdict {
         return Verdict { stage: Stage::Validate, refusals, ..verdict };
     }
     verdict.startup = startup::check(&config);
-    verdict.unknown = startup::unknown(&config);
+    verdict.unknown = rules::host::unknown(&config);
+    verdict.unknown.extend(startup::unknown(&config));
     verdict
 }
 

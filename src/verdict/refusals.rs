@@ -25,6 +25,12 @@ impl Refusals {
         }
     }
 
+    /// The rule that is running.
+    #[must_use]
+    pub fn rule(&self) -> &'static str {
+        self.rule
+    }
+
     /// Refuses a field of the table; the place is the value's, or the closest that the file has.
     pub fn field(&mut self, config: &Config<'_>, path: &str, message: impl Into<String>) -> &mut Self {
         self.at(path, config.place(path), message)
@@ -49,6 +55,11 @@ impl Refusals {
             last.related.push((place, words.into()));
         }
         self
+    }
+
+    /// Points the last refusal at another field, when the file has it.
+    pub fn related_field(&mut self, config: &Config<'_>, path: &str, words: impl Into<String>) -> &mut Self {
+        if config.given(path).is_some() { self.related(config.place(path), words) } else { self }
     }
 
     /// Says the way out of the last refusal.

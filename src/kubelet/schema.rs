@@ -1,0 +1,172 @@
+//! The JSON Schema of a KubeletConfiguration for one version of the kubelet, made of the tables.
+//!
+//! It says what a schema can: names, types, allowed values and ranges. What it accepts may still be refused for how fields
+//! stand to one another; what it refuses is refused by the kubelet or, unknown keys, by nodecfg's own gate. It is about
+//! values as the kubelet reads them, where YAML's `yes` is a boolean.
+//!
+//! Draft 7, since editors read it most widely (yaml-language-server among them).
+
+use serde_json::{Map, Value as Json, json};
+
+use super::fields::{self, Field, FieldType, Range};
+use super::format::{self, Format};
+use super::{API_VERSION, KIND, Minor};
+
+/// The schema of one version.
+#[must_use]
+pub fn schema(minor: Minor) -> Json {
+    let mut schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$id": format!("https://nodecfg.dev/schemas/kubelet/{minor}.json"),
+        "title": KIND,
+        "description": format!("The configuration of a kubelet {minor} ({API_VERSION})."),
+        "type": "object",
+        "required": ["apiVersion", "kind"],
+    });
+    if let Some(map) = schema.as_object_mut() {
+        map.insert("properties".to_owned(), properties("", minor));
+        map.insert("additionalProperties".to_owned(), false.into());
+    }
+    schema
+}
+
+/// A map whose entries are added one by one, in the order in which they are to be read.
+#[derive(Default)]
+struct Schema(Map<String, Json>);
+
+impl Schema {
+    fn with(mut self, key: &str, value: impl Into<Json>) -> Self {
+        self.0.insert(key.to_owned(), value.into());
+        self
+    }
+
+    fn with_some(self, key: &str, value: Option<impl Into<Json>>) -> Self {
+        match value {
+            Some(value) => self.with(key, value),
+            None => self,
+        }
+    }
+}
+
+/// The fields of the object at a path of the table that this version knows.
+fn properties(parent: &str, minor: Minor) -> Json {
+    let named = fields::children(parent).iter().filter_map(|name| Some((name, fields::child(parent, name)?)));
+    named.filter(|(_, field)| field.is_known_to(minor)).map(|(name, field)| (name.clone(), of(field, minor))).collect()
+}
+
+fn of(field: &Field, minor: Minor) -> Json {
+    let mut schema = Schema::default().with("description", description(field, minor));
+    if field.is_deprecated_in(minor) {
+        schema = schema.with("deprecated", true).with_some("deprecationMessage", field.replaced_by.clone());
+    }
+    if matches!(field.path.as_str(), "apiVersion" | "kind") {
+        let only = field.allowed.at(minor).and_then(|values| values.first()).cloned();
+        return Json::Object(schema.with("type", "string").with_some("const", only).0);
+    }
+    if field.format == Some(Format::Unset) {
+        return Json::Object(schema.with("type", "null").0);
+    }
+    let types = field.types.at(minor).map(Vec::as_slice).unwrap_or_default();
+    // A missing key of a list's item is the empty text; where that is refused, so is null.
+    let null = field.takes_null(minor) && !field.path.ends_with("[]") && !is_required(field);
+    schema = schema.with("type", type_names(types, null)).with_some("enum", allowed(field, minor, null));
+    for one in types {
+        schema = match one {
+            FieldType::Object => object(schema, field, minor),
+            FieldType::Array => schema.with_some("items", fields::items(&field.path).map(|items| of(items, minor))),
+            FieldType::Integer => bounded(schema, field, minor, true),
+            FieldType::Number => bounded(schema, field, minor, false),
+            FieldType::Duration => schema.with("pattern", format::DURATION),
+            FieldType::Quantity => schema.with("pattern", format::QUANTITY),
+            FieldType::String => schema.with_some("pattern", field.format.and_then(Format::pattern)),
+            FieldType::Boolean => schema,
+        };
+    }
+    let default = field.default.at(minor).filter(|default| !default.is_null());
+    Json::Object(schema.with_some("default", default.cloned()).0)
+}
+
+/// Whether an item of a list is refused without this field.
+fn is_required(field: &Field) -> bool {
+    field.format.is_some_and(Format::refuses_empty) && field.path.contains("[].")
+}
+
+fn type_names(types: &[FieldType], null: bool) -> Json {
+    let mut names: Vec<&str> = Vec::new();
+    for one in types {
+        names.extend_from_slice(match one {
+            FieldType::String | FieldType::Duration => &["string"],
+            FieldType::Integer => &["integer"],
+            FieldType::Number => &["number"],
+            FieldType::Boolean => &["boolean"],
+            FieldType::Object => &["object"],
+            FieldType::Array => &["array"],
+            FieldType::Quantity => &["string", "number"],
+        });
+    }
+    if null {
+        names.push("null");
+    }
+    match names.as_slice() {
+        [one] => json!(one),
+        _ => json!(names),
+    }
+}
+
+/// The allowed values; empty text takes the default in fields that are no pointers.
+fn allowed(field: &Field, minor: Minor, null: bool) -> Option<Json> {
+    let values = field.allowed.at(minor)?;
+    let mut values: Vec<Json> = values.iter().map(|value| json!(value)).collect();
+    if !field.keeps_zero(minor) && !field.path.ends_with("[]") {
+        values.push(json!(""));
+    }
+    if null {
+        values.push(Json::Null);
+    }
+    Some(Json::Array(values))
+}
+
+fn object(schema: Schema, field: &Field, minor: Minor) -> Schema {
+    let Some(values) = fields::child(&field.path, "any key") else {
+        let required: Vec<&String> = fields::children(&field.path)
+            .iter()
+            .filter(|name| fields::child(&field.path, name).is_some_and(is_required))
+            .collect();
+        let schema = schema.with("properties", properties(&field.path, minor)).with("additionalProperties", false);
+        return if required.is_empty() { schema } else { schema.with("required", json!(required)) };
+    };
+    let value = of(values, minor);
+    let Some(keys) = field.keys.at(minor) else { return schema.with("additionalProperties", value) };
+    let of_kind = |pattern: bool| keys.iter().filter(move |key| *key != "*" && key.ends_with('*') == pattern);
+    let exact: Map<_, _> = of_kind(false).map(|key| (key.clone(), value.clone())).collect();
+    let begins = |key: &String| (format!("^{}", key.trim_end_matches('*')), value.clone());
+    let beginnings: Map<_, _> = of_kind(true).map(begins).collect();
+    let others = if keys.iter().any(|key| key == "*") { value } else { false.into() };
+    let schema = schema.with("properties", exact);
+    let schema = if beginnings.is_empty() { schema } else { schema.with("patternProperties", beginnings) };
+    schema.with("additionalProperties", others)
+}
+
+/// The bounds of a number: those of its Go type where it is whole, and those that are allowed.
+fn bounded(schema: Schema, field: &Field, minor: Minor, whole: bool) -> Schema {
+    let range = field.range.at(minor).copied().unwrap_or_default();
+    let Range { least, above, greatest, step } = range;
+    let least = if whole { Some(least.map_or(field.least(), |least| least.max(field.least()))) } else { least };
+    let greatest =
+        if whole { Some(greatest.map_or(field.largest(), |most| most.min(field.largest()))) } else { greatest };
+    schema
+        .with_some(if above { "exclusiveMinimum" } else { "minimum" }, least)
+        .with_some("maximum", greatest)
+        .with_some("multipleOf", step)
+}
+
+fn description(field: &Field, minor: Minor) -> String {
+    let mut text = field.says.clone();
+    if let Some(gate) = field.gate.at(minor) {
+        text.push_str(&format!(" Feature gate: {gate}."));
+    }
+    if let Some(since) = field.deprecated_since.filter(|since| *since <= minor) {
+        text.push_str(&format!(" Deprecated since {since}."));
+    }
+    text
+}

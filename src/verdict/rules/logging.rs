@@ -1,0 +1,78 @@
+//! How the kubelet logs (`k8s.io/component-base/logs/api/v1/options.go`, `Validate`).
+
+use super::bounds::bounded;
+use super::choices::one_of;
+use super::reserved::is_zero;
+use crate::document::Node;
+use crate::verdict::Config;
+use crate::verdict::config::whole;
+use crate::verdict::refusals::{Check, Refusals};
+
+const FORMAT: &str = "logging.format";
+const VMODULE: &str = "logging.vmodule";
+/// klog holds levels in 32 bits with a sign.
+const HIGHEST: i128 = i32::MAX as i128;
+
+pub(super) const CHECKS: &[Check] = &[
+    ("logging-format", |config, refusals| one_of(config, refusals, FORMAT)),
+    ("logging-format-gate", |config, refusals| {
+        if config.text(FORMAT) == "json" && !config.gate("LoggingBetaOptions") {
+            refusals
+                .field(config, FORMAT, format!("{FORMAT} is json, and the feature gate LoggingBetaOptions is off"))
+                .help("leave featureGates.LoggingBetaOptions on, or the format at text");
+        }
+    }),
+    ("logging-flush-frequency", bounded),
+    ("logging-verbosity", bounded),
+    ("logging-vmodule-format", |config, refusals| {
+        let format = config.text(FORMAT);
+        if format != "text" && config.list(VMODULE).is_some_and(|list| !list.is_empty()) {
+            refusals
+                .field(config, VMODULE, format!("{VMODULE} is set, and {FORMAT} is {format}"))
+                .related_field(config, FORMAT, "only text logs have levels by file")
+                .help(format!("leave {VMODULE} out, or the format at text"));
+        }
+    }),
+    ("logging-vmodule-pattern", |config, refusals| {
+        for (index, module) in config.list(VMODULE).unwrap_or_default().iter().enumerate() {
+            let pattern = module.get("filePattern");
+            let text = pattern.and_then(Node::text).unwrap_or_default();
+            let problem = if text.is_empty() { "is empty" } else { "has = or , in it" };
+            if text.is_empty() || text.contains(['=', ',']) {
+                let field = format!("{VMODULE}[{index}].filePattern");
+                let message = format!("{field} {problem}");
+                refusals
+                    .at(field, pattern.unwrap_or(module).place.clone(), message)
+                    .help("write the name of a source file without .go, such as kubelet_pods or gc*");
+            }
+        }
+    }),
+    ("logging-vmodule-verbosity", |config, refusals| {
+        for (index, module) in config.list(VMODULE).unwrap_or_default().iter().enumerate() {
+            if let Some(level) = module.get("verbosity")
+                && let Some(value) = whole(level).filter(|value| *value > HIGHEST)
+            {
+                let field = format!("{VMODULE}[{index}].verbosity");
+                let message = format!("{field} is {value}; it must be {HIGHEST} or less");
+                refusals.at(field, level.place.clone(), message).help("10 is the highest level that the kubelet uses");
+            }
+        }
+    }),
+    ("logging-text-options-gate", |config, refusals| options(config, refusals, "text")),
+    ("logging-json-options-gate", |config, refusals| options(config, refusals, "json")),
+];
+
+/// Refuses the options of a format while they are alpha.
+fn options(config: &Config<'_>, refusals: &mut Refusals, format: &str) {
+    if config.gate("LoggingAlphaOptions") {
+        return;
+    }
+    let split = format!("logging.options.{format}.splitStream");
+    let buffer = format!("logging.options.{format}.infoBufferSize");
+    let buffers = config.given(&buffer).is_some_and(|size| !is_zero(size));
+    for path in [config.is(&split).then_some(&split), buffers.then_some(&buffer)].into_iter().flatten() {
+        refusals
+            .field(config, path, format!("{path} is set, and the feature gate LoggingAlphaOptions is off"))
+            .help("set featureGates.LoggingAlphaOptions: true, or leave it out");
+    }
+}

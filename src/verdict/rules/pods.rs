@@ -1,0 +1,56 @@
+//! What pods get: their CPU quota, how long they wait to be restarted, their user namespaces.
+
+use super::bounds::written;
+use crate::verdict::refusals::Check;
+
+const PERIOD: &str = "crashLoopBackOff.maxContainerRestartPeriod";
+const BACKOFF: &str = "KubeletCrashLoopBackOffMax";
+const QUOTA: &str = "cpuCFSQuotaPeriod";
+const IDS: &str = "userNamespaces.idsPerPod";
+/// The identifiers of a user namespace come in blocks of so many.
+const BLOCK: i64 = 65_536;
+
+pub(super) const CHECKS: &[Check] = &[
+    ("cpu-cfs-quota-period-gate", |config, refusals| {
+        if !config.gate("CustomCPUCFSQuotaPeriod") && config.duration(QUOTA).is_some_and(|period| period != 100_000_000)
+        {
+            let period = written(config, QUOTA);
+            refusals
+                .field(
+                    config,
+                    QUOTA,
+                    format!("{QUOTA} is {period}, and the feature gate CustomCPUCFSQuotaPeriod is off"),
+                )
+                .help("set featureGates.CustomCPUCFSQuotaPeriod: true, or leave the field out: then it is 100ms");
+        }
+    }),
+    ("crash-loop-back-off", |config, refusals| {
+        // Compared in whole milliseconds, so that 300.0009s passes.
+        let within = |period: i64| (1_000..=300_000).contains(&(period / 1_000_000));
+        if config.gate(BACKOFF) && config.max_container_restart_period().is_some_and(|period| !within(period)) {
+            let message = format!("{PERIOD} is {}; it must be between 1s and 5m", written(config, PERIOD));
+            refusals.field(config, PERIOD, message).help("without the field it is 5m");
+        }
+    }),
+    ("crash-loop-back-off-gate", |config, refusals| {
+        if !config.gate(BACKOFF) && config.given(PERIOD).is_some() {
+            refusals
+                .field(config, PERIOD, format!("{PERIOD} is set, and the feature gate {BACKOFF} is off"))
+                .help(format!("set featureGates.{BACKOFF}: true, or leave crashLoopBackOff out"));
+        }
+    }),
+    ("user-namespaces-ids-per-pod", |config, refusals| {
+        let Some(ids) = config.given(IDS).and_then(|_| config.int(IDS)) else { return };
+        let most = i64::from(u32::MAX);
+        if ids < BLOCK || ids % BLOCK != 0 || ids > most {
+            let nearest = (ids.min(most) / BLOCK).max(1) * BLOCK;
+            refusals
+                .field(
+                    config,
+                    IDS,
+                    format!("{IDS} is {ids}; it must be a multiple of {BLOCK}, at least one, below 2^32"),
+                )
+                .help(format!("write {nearest}, or leave it out for {BLOCK}"));
+        }
+    }),
+];

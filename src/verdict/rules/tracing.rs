@@ -1,0 +1,42 @@
+//! Where traces go.
+
+use super::bounds::bounded;
+use super::endpoint;
+use crate::kubelet::Minor;
+use crate::verdict::Config;
+use crate::verdict::refusals::Check;
+
+const GATE: &str = "KubeletTracing";
+const ENDPOINT: &str = "tracing.endpoint";
+
+pub(super) const CHECKS: &[Check] = &[
+    ("tracing-gate", |config, refusals| {
+        if config.given("tracing").is_some() && !config.gate(GATE) {
+            refusals
+                .field(config, "tracing", format!("tracing is set, and the feature gate {GATE} is off"))
+                .help(format!("set featureGates.{GATE}: true, or leave tracing out"));
+        }
+    }),
+    ("tracing-sampling-rate", |config, refusals| {
+        if is_looked_at(config) {
+            bounded(config, refusals);
+        }
+    }),
+    ("tracing-endpoint", |config, refusals| {
+        let address = config.text(ENDPOINT);
+        // Kubernetes 1.36 is built with the first Go that refuses a host with colons.
+        let strict = config.minor() >= Minor(36);
+        if is_looked_at(config)
+            && let Err(problem) = endpoint::check(address, strict)
+        {
+            refusals
+                .field(config, ENDPOINT, format!("{ENDPOINT} is {address:?}, which {problem}"))
+                .help("write a host and a port, such as localhost:4317, or unix:// and a path");
+        }
+    }),
+];
+
+/// While tracing depends on a gate, what is set without it is only refused as a whole.
+fn is_looked_at(config: &Config<'_>) -> bool {
+    config.minor() >= Minor(34) || config.gate(GATE)
+}

@@ -1,0 +1,136 @@
+//! What the schemas of KubeletConfiguration say of the files that real kubelets were asked about: nothing that a kubelet
+//! runs, and nodecfg's own gate lets through, is refused; and what does not load for its types is.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+
+use nodecfg::document::Document;
+use nodecfg::finding::any_error;
+use nodecfg::kubelet::{Minor, fields, schema};
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    yaml: String,
+    #[serde(flatten)]
+    said: BTreeMap<String, Json>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    stage: String,
+    #[serde(default)]
+    startup: Vec<String>,
+}
+
+/// Whether nodecfg's gate refuses what the kubelet drops or takes for empty: a field that this version does not know, and
+/// null in a list.
+fn is_gated(value: &Json, path: &str, minor: Minor) -> bool {
+    match value {
+        Json::Object(map) => map.iter().any(|(key, value)| {
+            fields::child(path, key)
+                .is_none_or(|field| !field.is_known_to(minor) || is_gated(value, &field.path, minor))
+        }),
+        Json::Array(list) => fields::items(path)
+            .is_some_and(|field| list.iter().any(|item| item.is_null() || is_gated(item, &field.path, minor))),
+        _ => false,
+    }
+}
+
+#[derive(Default)]
+struct Count {
+    runs: usize,
+    gated: usize,
+    not_loaded: usize,
+    json: usize,
+    later: usize,
+    later_seen: usize,
+    no_value: usize,
+}
+
+fn agreement(minor: Minor) {
+    let validator = jsonschema::validator_for(&schema::schema(minor)).expect("a schema");
+    let (mut count, mut wrong) = (Count::default(), Vec::new());
+    for line in include_str!("data/oracle/cases.jsonl").lines() {
+        let case: Case = serde_json::from_str(line).expect("the cases are JSON lines");
+        let said: Said = serde_json::from_value(case.said[&minor.to_string()].clone()).expect("a verdict");
+        let parsed = Document::parse("kubelet.yaml", &case.yaml);
+        let Some(document) = parsed.document.filter(|_| !any_error(&parsed.findings)) else {
+            count.no_value += 1;
+            continue;
+        };
+        let json = document.to_json();
+        let problem = validator.iter_errors(&json).map(|error| format!("{}: {error}", error.instance_path())).next();
+        match (said.stage.as_str(), said.startup.is_empty()) {
+            ("ok", true) if is_gated(&json, "", minor) => count.gated += 1,
+            ("ok", true) => {
+                count.runs += 1;
+                wrong.extend(problem.map(|problem| format!("{}: runs, and the schema says {problem}", case.id)));
+            }
+            // A file in JSON must be JSON: quotes, and whole numbers without a fraction. The value no longer shows it.
+            ("load", _) if case.yaml.trim_start().starts_with('{') && problem.is_none() => count.json += 1,
+            ("load", _) => {
+                count.not_loaded += 1;
+                if problem.is_none() {
+                    wrong.push(format!("{}: does not load, and the schema takes it\n{}", case.id, case.yaml));
+                }
+            }
+            _ => {
+                count.later += 1;
+                count.later_seen += usize::from(problem.is_some());
+            }
+        }
+    }
+    println!(
+        "schema of {minor}: takes {} files that run ({} more run and nodecfg's gate refuses them); refuses {} that do not \
+         load (but for {} in bad JSON) and {} of {} that are refused later; {} hold no value",
+        count.runs, count.gated, count.not_loaded, count.json, count.later_seen, count.later, count.no_value
+    );
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count.runs > 500 && count.not_loaded > 400 && count.json < 10, "the cases are read");
+}
+
+#[test]
+fn the_schema_of_1_21_agrees_with_the_kubelet() {
+    agreement(Minor(21));
+}
+
+#[test]
+fn the_schema_of_1_36_agrees_with_the_kubelet() {
+    agreement(Minor(36));
+}
+
+#[test]
+fn every_version_has_a_schema_that_takes_its_defaults() {
+    for minor in Minor::all() {
+        let schema = schema::schema(minor);
+        assert!(jsonschema::meta::is_valid(&schema), "{minor}");
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        let mut file =
+            serde_json::json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"});
+        for field in fields::all().filter(|field| field.is_known_to(minor) && !field.path.contains(['.', '[', '{'])) {
+            if let Some(default) = field.default.at(minor) {
+                file[&field.path] = default.clone();
+            }
+        }
+        assert!(file.as_object().is_some_and(|map| map.len() > 60));
+        let problem = validator.iter_errors(&file).map(|error| format!("{}: {error}", error.instance_path())).next();
+        assert_eq!(problem, None, "{minor}");
+        file["maxPod"] = 1.into();
+        assert!(!validator.is_valid(&file), "{minor}: unknown fields are refused");
+    }
+}
+
+#[test]
+fn the_schemas_in_the_repository_are_up_to_date() {
+    let folder = format!("{}/schemas/kubelet", env!("CARGO_MANIFEST_DIR"));
+    for minor in Minor::all() {
+        let file = std::fs::read_to_string(format!("{folder}/{minor}.json")).unwrap_or_default();
+        let schema = format!("{:#}\n", schema::schema(minor));
+        assert!(schema == file, "write schemas/kubelet/{minor}.json anew with `nodecfg schema kubelet`");
+    }
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), Minor::all().count(), "and no others");
+}
