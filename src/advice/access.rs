@@ -58,7 +58,7 @@ fn callers(config: &Config<'_>, remarks: &mut Remarks) {
         remarks
             .field(
                 config,
-                "read-only-port",
+                "open-read-only-port",
                 "readOnlyPort",
                 format!("`readOnlyPort` is {port}: it tells pods, metrics and node details to anyone who asks"),
             )

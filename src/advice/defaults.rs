@@ -55,6 +55,18 @@ pub(super) fn is_set(config: &Config<'_>, path: &str) -> bool {
     field.zip(config.given(path)).is_some_and(|(field, node)| standing(node, field, config.minor()) != Standing::Unset)
 }
 
+/// Whether the file sets a field to something that is neither its default nor any zero.
+pub(super) fn is_effective(config: &Config<'_>, path: &str) -> bool {
+    let zeros = [Json::from(0), Json::from(""), Json::from("0"), Json::from("0s"), Json::from(false)];
+    let types = fields::lookup(path).and_then(|field| field.types.at(config.minor())).map_or(&[][..], Vec::as_slice);
+    is_changed(config, path)
+        && config.given(path).is_some_and(|node| match &node.value {
+            Value::Scalar(_) => !zeros.iter().any(|zero| same(node, zero, types)),
+            Value::Sequence(list) => !list.is_empty(),
+            Value::Mapping(map) => !map.is_empty(),
+        })
+}
+
 pub(super) fn check(config: &Config<'_>, minors: &[Minor], next: Option<Minor>, remarks: &mut Remarks) {
     let minor = config.minor();
     for field in LEAVES.iter() {

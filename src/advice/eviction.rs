@@ -19,7 +19,8 @@ pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
         for (signal, entry) in config.entries(map) {
             let Some(Amount::Percent(percent)) = entry.value.text().and_then(Amount::read) else { continue };
             if percent > HARDLY_MEANT {
-                let rest = 100.0 - percent;
+                // Without the noise of binary fractions.
+                let rest = ((100.0 - percent) * 100.0).round() / 100.0;
                 remarks
                     .at(
                         "eviction-percent-high",

@@ -124,7 +124,7 @@ const EXAMPLES: &[Example] = &[
         "serializeImagePulls: false\nmaxParallelImagePulls: 1",
         "serializeImagePulls: false\nmaxParallelImagePulls: 2",
     ),
-    ("read-only-port", &[36], "readOnlyPort: 10255", "readOnlyPort: 0"),
+    ("open-read-only-port", &[36], "readOnlyPort: 10255", "readOnlyPort: 0"),
     (
         "reclaim-without-threshold",
         &[36],

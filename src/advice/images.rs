@@ -74,7 +74,7 @@ fn collection(config: &Config<'_>, remarks: &mut Remarks) {
         return;
     };
     // A share of what is free as the share that is used. 100 switches the collection off, on purpose.
-    let evicts = 100.0 - free;
+    let evicts = ((100.0 - free) * 100.0).round() / 100.0;
     if (0..100).contains(&high) && high as f64 > evicts {
         let message = format!(
             "unused images are collected from {high}% on, but pods are evicted from {evicts}% on (imagefs.available {free}%)"

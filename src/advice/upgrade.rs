@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::defaults;
-use super::fields::deprecated;
+use super::fields::{deprecated, replacement};
 use super::remarks::Remarks;
 use crate::document::Document;
 use crate::kubelet::{Minor, fields};
@@ -41,7 +41,7 @@ pub(super) fn check(document: &Document, newest: &Verdict, next: Minor, remarks:
         if defaults::is_set(&config, path) {
             remarks
                 .field(&config, "deprecated-next", path, format!("`{path}` is deprecated from {next} on"))
-                .help("remove it when the nodes run that version");
+                .help(replacement(field));
         }
     }
     for field in fields::all().filter(|field| field.is_known_to(newest.minor) && field.is_known_to(next)) {
