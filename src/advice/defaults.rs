@@ -27,7 +27,9 @@ const AUDITED: [&str; 9] = [
 /// Fields that hold a value rather than further fields, and have a default in some version.
 static LEAVES: LazyLock<Vec<&'static Field>> = LazyLock::new(|| {
     let is_leaf = |field: &&Field| {
-        !field.path.contains(['[', '{']) && fields::children(&field.path).is_empty() && field.default.iter().next().is_some()
+        !field.path.contains(['[', '{'])
+            && fields::children(&field.path).is_empty()
+            && field.default.iter().next().is_some()
     };
     fields::all().filter(is_leaf).collect()
 });

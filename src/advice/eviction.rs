@@ -101,9 +101,9 @@ fn lost(config: &Config<'_>, remarks: &mut Remarks) {
     }
     if given.is_empty() {
         let message = "`evictionHard` is empty: the kubelet evicts no pod, whatever runs out on the node";
-        remarks.field(config, "eviction-hard-empty", "evictionHard", message).help(
-            "to have the default thresholds remove the line; if a node shall never evict, nothing is to be done",
-        );
+        remarks
+            .field(config, "eviction-hard-empty", "evictionHard", message)
+            .help("to have the default thresholds remove the line; if a node shall never evict, nothing is to be done");
         return;
     }
     let lost: Vec<_> = default_hard(config).filter(|(signal, _)| !given.contains_key(*signal)).collect();

@@ -23,7 +23,12 @@ const EXAMPLES: &[Example] = &[
         "authentication: {anonymous: {enabled: true}}",
         "authentication: {anonymous: {enabled: false}}",
     ),
-    ("cfs-period-unused", &[36], "cpuCFSQuota: false\ncpuCFSQuotaPeriod: 50ms", "cpuCFSQuota: true\ncpuCFSQuotaPeriod: 50ms"),
+    (
+        "cfs-period-unused",
+        &[36],
+        "cpuCFSQuota: false\ncpuCFSQuotaPeriod: 50ms",
+        "cpuCFSQuota: true\ncpuCFSQuotaPeriod: 50ms",
+    ),
     ("cgroup-driver-cgroupfs", &[21], "cgroupDriver: cgroupfs", "cgroupDriver: systemd"),
     ("cgroup-driver-unknown", &[21, 36], "cgroupDriver: Systemd", "cgroupDriver: systemd"),
     (
@@ -32,7 +37,12 @@ const EXAMPLES: &[Example] = &[
         "tlsMinVersion: VersionTLS13\ntlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]",
         "tlsMinVersion: VersionTLS12\ntlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]",
     ),
-    ("cluster-dns-missing", &[36], "clusterDomain: cluster.local", "clusterDomain: cluster.local\nclusterDNS: [10.96.0.10]"),
+    (
+        "cluster-dns-missing",
+        &[36],
+        "clusterDomain: cluster.local",
+        "clusterDomain: cluster.local\nclusterDNS: [10.96.0.10]",
+    ),
     (
         "cluster-dns-not-ip",
         &[36],
@@ -45,7 +55,12 @@ const EXAMPLES: &[Example] = &[
         "clusterDomain: a\nclusterDNS: [10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4]",
         "clusterDomain: a\nclusterDNS: [10.0.0.1, 10.0.0.2, 10.0.0.3]",
     ),
-    ("cluster-domain-missing", &[36], "clusterDNS: [10.96.0.10]", "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local"),
+    (
+        "cluster-domain-missing",
+        &[36],
+        "clusterDNS: [10.96.0.10]",
+        "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local",
+    ),
     (
         "cpu-reconcile-unused",
         &[36],
@@ -83,6 +98,33 @@ const EXAMPLES: &[Example] = &[
         "evictionHard: {nodefs.available: 90%}\nmergeDefaultEvictionSettings: true",
         "evictionHard: {nodefs.available: 100%}\nmergeDefaultEvictionSettings: true",
     ),
+    ("gate-alpha", &[36], "featureGates: {MemoryQoS: true}", "featureGates: {ContainerCheckpoint: false}"),
+    (
+        "gate-deprecated",
+        &[36],
+        "featureGates: {DisableCPUQuotaWithExclusiveCPUs: false}",
+        "featureGates: {DisableCPUQuotaWithExclusiveCPUs: true}",
+    ),
+    (
+        "gate-equals-default",
+        &[21, 36],
+        "featureGates: {RotateKubeletServerCertificate: true}",
+        "featureGates: {RotateKubeletServerCertificate: false}",
+    ),
+    ("gate-locked", &[36], "featureGates: {NodeSwap: true}", "featureGates: {ContainerCheckpoint: true}"),
+    (
+        "gate-of-other-components",
+        &[36],
+        "featureGates: {APIServerIdentity: false}",
+        "featureGates: {WatchListClient: false}",
+    ),
+    (
+        "gate-soon-locked",
+        &[36],
+        "featureGates: {CustomCPUCFSQuotaPeriod: false}",
+        "featureGates: {CustomCPUCFSQuotaPeriod: true}",
+    ),
+    ("gates-wholesale", &[21, 36], "featureGates: {AllAlpha: true}", "featureGates: {AllAlpha: false}"),
     ("gate-off", &[36], "memoryThrottlingFactor: 0.8", "memoryThrottlingFactor: 0.9"),
     (
         "grace-without-threshold",
@@ -188,7 +230,12 @@ const EXAMPLES: &[Example] = &[
         "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}",
         "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\nevictionMaxPodGracePeriod: 60",
     ),
-    ("swap-never-used", &[36], "memorySwap: {swapBehavior: LimitedSwap}", "memorySwap: {swapBehavior: LimitedSwap}\nfailSwapOn: false"),
+    (
+        "swap-never-used",
+        &[36],
+        "memorySwap: {swapBehavior: LimitedSwap}",
+        "memorySwap: {swapBehavior: LimitedSwap}\nfailSwapOn: false",
+    ),
     (
         "taint-twice",
         &[36],
@@ -220,7 +267,12 @@ const EXAMPLES: &[Example] = &[
         "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true'}",
         "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true'}\ntopologyManagerPolicy: best-effort",
     ),
-    ("topology-scope-unused", &[36], "topologyManagerScope: pod", "topologyManagerScope: pod\ntopologyManagerPolicy: best-effort"),
+    (
+        "topology-scope-unused",
+        &[36],
+        "topologyManagerScope: pod",
+        "topologyManagerScope: pod\ntopologyManagerPolicy: best-effort",
+    ),
     (
         "two-serving-certificates",
         &[36],
@@ -235,6 +287,18 @@ fn reviewed(text: &str, minors: &[u32]) -> Vec<Finding> {
     let Some(document) = Document::parse("kubelet.yaml", &text).document else { return Vec::new() };
     let verdicts: Vec<_> = minors.iter().map(|minor| assess(&document, Minor(*minor))).collect();
     review(&document, &verdicts)
+}
+
+#[test]
+fn gates_that_the_next_version_refuses_are_told() {
+    let found = reviewed("featureGates: {SeccompDefault: true}", &[28]);
+    let about_gates = found.iter().filter(|f| f.field.as_deref() == Some("featureGates.SeccompDefault"));
+    let said: Vec<_> = about_gates.map(|finding| (finding.code, finding.message.as_str())).collect();
+    // That it is locked by then goes without saying.
+    assert_eq!(
+        said,
+        [("next-version", "1.29 refuses this: the kubelet does not know the feature gate `SeccompDefault`")]
+    );
 }
 
 fn has(findings: &[Finding], code: &str) -> bool {

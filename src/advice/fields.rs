@@ -28,7 +28,8 @@ pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
 
 /// The fields that a version has as deprecated.
 pub(super) fn deprecated(minor: Minor) -> impl Iterator<Item = &'static Field> {
-    fields::all().filter(move |field| field.deprecated_since.is_some_and(|since| since <= minor) && field.is_known_to(minor))
+    fields::all()
+        .filter(move |field| field.deprecated_since.is_some_and(|since| since <= minor) && field.is_known_to(minor))
 }
 
 /// The way out of a deprecated field.

@@ -60,7 +60,9 @@ fn rates(config: &Config<'_>, remarks: &mut Remarks) {
                     config,
                     code,
                     path,
-                    format!("`{path}` 0 does not lift the limit on {what}: the client then keeps to its own, 5 a second"),
+                    format!(
+                        "`{path}` 0 does not lift the limit on {what}: the client then keeps to its own, 5 a second"
+                    ),
                 )
                 .help("write the highest rate that the API server shall bear, such as 50");
         }
@@ -79,8 +81,9 @@ fn collection(config: &Config<'_>, remarks: &mut Remarks) {
         let message = format!(
             "unused images are collected from {high}% on, but pods are evicted from {evicts}% on (imagefs.available {free}%)"
         );
-        remarks
-            .field(config, "image-gc-after-eviction", "imageGCHighThresholdPercent", message)
-            .help(format!("write imageGCHighThresholdPercent: {} or less, and a lower imageGCLowThresholdPercent", evicts as i64));
+        remarks.field(config, "image-gc-after-eviction", "imageGCHighThresholdPercent", message).help(format!(
+            "write imageGCHighThresholdPercent: {} or less, and a lower imageGCLowThresholdPercent",
+            evicts as i64
+        ));
     }
 }

@@ -53,7 +53,8 @@ fn memory(config: &Config<'_>, remarks: &mut Remarks) {
 fn topology(config: &Config<'_>, remarks: &mut Remarks) {
     let policy = config.text("topologyManagerPolicy");
     if policy != "none" {
-        if config.text("cpuManagerPolicy") == "none" && matches!(config.text("memoryManagerPolicy"), "None" | "none" | "")
+        if config.text("cpuManagerPolicy") == "none"
+            && matches!(config.text("memoryManagerPolicy"), "None" | "none" | "")
         {
             let message = format!(
                 "`topologyManagerPolicy` is {policy}, but the CPU and memory managers are off: it aligns devices alone"

@@ -16,6 +16,7 @@ mod eviction;
 #[cfg(test)]
 mod examples;
 mod fields;
+mod gates;
 mod images;
 mod managers;
 mod network;
@@ -68,6 +69,7 @@ pub fn review(document: &Document, verdicts: &[Verdict]) -> Vec<Finding> {
     }
     for (verdict, config) in &configs {
         remarks.turn_to(verdict);
+        gates::check(config, &minors, next, &mut remarks);
         defaults::check(config, &minors, next, &mut remarks);
     }
     remarks.into_findings()

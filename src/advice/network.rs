@@ -24,7 +24,9 @@ fn dns(config: &Config<'_>, remarks: &mut Remarks) {
                     "cluster-dns-not-ip",
                     format!("clusterDNS[{at}]"),
                     server.place.clone(),
-                    format!("`clusterDNS` has {text:?}, which is no IP address: the kubelet drops it with a line in its log"),
+                    format!(
+                        "`clusterDNS` has {text:?}, which is no IP address: the kubelet drops it with a line in its log"
+                    ),
                 )
                 .help("write the IP address of the cluster's DNS service");
         }
@@ -81,7 +83,12 @@ fn listening(config: &Config<'_>, remarks: &mut Remarks) {
         let apart = *path == "healthzPort" && !shared(address, config.text("healthzBindAddress"));
         if !apart {
             remarks
-                .field(config, "port-twice", path, format!("`{path}` and `{other}` are both {port}; one of them cannot listen"))
+                .field(
+                    config,
+                    "port-twice",
+                    path,
+                    format!("`{path}` and `{other}` are both {port}; one of them cannot listen"),
+                )
                 .related(config.place(other), "the same port")
                 .help("give each a port of its own");
         }
@@ -190,7 +197,9 @@ mod tests {
         for good in ["10.96.0.10", "fd00::a", "010.000.0.1", "::", "0.0.0.0"] {
             assert!(is_address(good), "{good}");
         }
-        for bad in ["", "kube-dns", "10.96.0", "10.96.0.256", "10.96.0.10:53", "10.96.0.0/12", "fe80::1%eth0", "+1.0.0.1"] {
+        for bad in
+            ["", "kube-dns", "10.96.0", "10.96.0.256", "10.96.0.10:53", "10.96.0.0/12", "fe80::1%eth0", "+1.0.0.1"]
+        {
             assert!(!is_address(bad), "{bad}");
         }
     }

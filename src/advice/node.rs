@@ -81,7 +81,9 @@ fn taints(config: &Config<'_>, remarks: &mut Remarks) {
                     "taint-without-effect",
                     format!("registerWithTaints[{at}].effect"),
                     taint.place.clone(),
-                    format!("the taint {key} has no effect: the API server refuses such a Node, and it is never registered"),
+                    format!(
+                        "the taint {key} has no effect: the API server refuses such a Node, and it is never registered"
+                    ),
                 )
                 .help("write effect: NoSchedule, PreferNoSchedule or NoExecute");
         } else if let Some(first) = seen.insert((key, effect), taint) {

@@ -41,9 +41,9 @@ fn enforcement(config: &Config<'_>, remarks: &mut Remarks, who: &str, reserved: 
         let message = format!(
             "`{reserved}` is kept from pods, but nothing holds the system to it: `enforceNodeAllocatable` lacks {key}"
         );
-        remarks.field(config, "reservation-not-enforced", reserved, message).help(format!(
-            "this is how most nodes run; to enforce it set {cgroup} and add {way_out}"
-        ));
+        remarks
+            .field(config, "reservation-not-enforced", reserved, message)
+            .help(format!("this is how most nodes run; to enforce it set {cgroup} and add {way_out}"));
     }
 }
 

@@ -27,12 +27,18 @@ pub(super) fn check(document: &Document, newest: &Verdict, next: Minor, remarks:
         remarks.help(refusal.help.as_ref().map_or_else(|| help.clone(), |known| format!("{help}: {known}")));
     }
     let Some(config) = configuration(document, newest.minor) else { return };
-    for field in fields::all().filter(|field| !field.path.contains(['[', '{']) && field.until == newest.minor && next > field.until)
+    for field in fields::all()
+        .filter(|field| !field.path.contains(['[', '{']) && field.until == newest.minor && next > field.until)
     {
         let path = field.path.as_str();
         if config.given(path).is_some() {
             remarks
-                .field(&config, "dropped-next", path, format!("`{path}` has no effect from {next} on: kubelets do not know it"))
+                .field(
+                    &config,
+                    "dropped-next",
+                    path,
+                    format!("`{path}` has no effect from {next} on: kubelets do not know it"),
+                )
                 .help(format!("do without it before nodes run {next}"));
         }
     }

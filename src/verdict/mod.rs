@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::document::Document;
 use crate::finding::Place;
 use crate::kubelet::Minor;
+use crate::kubelet::gates::Enabled;
 
 mod config;
 mod defaults;
@@ -126,5 +127,5 @@ pub fn configuration(document: &Document, minor: Minor) -> Option<Config<'_>> {
     if !load::check(document, minor).is_empty() {
         return None;
     }
-    Some(Config::new(document, minor, gates::apply(document, minor).unwrap_or_default()))
+    Some(Config::new(document, minor, gates::apply(document, minor).unwrap_or_else(|_| Enabled::defaults(minor))))
 }
