@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{LabelSelector, MaxUnavailable, RolloutPolicy};
 use crate::finding::Place;
+use crate::kubelet::risk::Class;
 use crate::names::NamespaceName;
 
 /// The `apiVersion` of nodecfg's own files.
@@ -122,6 +123,11 @@ pub struct RolloutSpec {
     /// A paused pool is planned and reported, never changed. Default false.
     #[schemars(with = "bool")]
     pub paused: Option<bool>,
+    /// The worst that a change of configuration may do to pods that run: none, restart (the kubelet's own; pods go on),
+    /// drain, replace (reboot or another node), never. `diff` shows the class of each field; `sync` refuses anything worse
+    /// than this. nodecfg drains no node. Default restart.
+    #[schemars(with = "Class")]
+    pub allow_disruption: Option<Class>,
 }
 
 /// The nodes that go first, and how long they are watched before the others follow.
@@ -183,6 +189,19 @@ impl JsonSchema for MaxUnavailable {
     }
 }
 
+impl JsonSchema for Class {
+    fn schema_name() -> Cow<'static, str> {
+        "Disruption".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "What a change of configuration does to pods that run, from harmless to ruinous.",
+            "enum": Class::ALL.map(Class::as_str),
+        })
+    }
+}
+
 impl RolloutSpec {
     /// The policy of a pool with this specification in a fleet with those defaults. A canary is taken as a whole.
     #[must_use]
@@ -200,6 +219,7 @@ impl RolloutSpec {
                 .or(fleet.convergence_timeout)
                 .unwrap_or(default.convergence_timeout),
             paused: self.paused.or(fleet.paused).unwrap_or(default.paused),
+            allow_disruption: self.allow_disruption.or(fleet.allow_disruption).unwrap_or(default.allow_disruption),
         }
     }
 }
@@ -214,23 +234,27 @@ mod tests {
             max_unavailable: Some(MaxUnavailable::Count(3)),
             canary: Some(CanarySpec { nodes: 2, soak: Duration::from_secs(5) }),
             paused: Some(true),
+            allow_disruption: Some(Class::Drain),
             ..RolloutSpec::default()
         };
         let plain = RolloutSpec::default().policy(&fleet);
         assert_eq!(plain.max_unavailable, MaxUnavailable::Count(3));
         assert_eq!(plain.canary.map(|c| c.nodes), Some(2));
         assert!(plain.paused);
+        assert_eq!(plain.allow_disruption, Class::Drain);
         assert_eq!(plain.convergence_timeout, Duration::from_secs(300));
         let own = RolloutSpec {
             max_unavailable: Some(MaxUnavailable::Percent(50)),
             canary: Some(CanarySpec { nodes: 0, soak: Duration::ZERO }),
             paused: Some(false),
+            allow_disruption: Some(Class::None),
             ..RolloutSpec::default()
         };
         let policy = own.policy(&fleet);
         assert_eq!(policy.max_unavailable, MaxUnavailable::Percent(50));
         assert_eq!(policy.canary, None);
         assert!(!policy.paused);
+        assert_eq!(policy.allow_disruption, Class::None);
         assert_eq!(RolloutSpec::default().policy(&RolloutSpec::default()), RolloutPolicy::default());
     }
 }

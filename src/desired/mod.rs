@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::document::Document;
 use crate::finding::Place;
+use crate::kubelet::risk::Class;
 use crate::names::{CommitId, FleetName, NamespaceName, PoolName};
 
 mod build;
@@ -107,6 +108,8 @@ pub struct RolloutPolicy {
     pub convergence_timeout: Duration,
     /// A paused pool is planned and reported, never changed.
     pub paused: bool,
+    /// The worst that a change may do to pods that run. Default: a restart of the kubelet.
+    pub allow_disruption: Class,
 }
 
 /// Writes a duration as a number of seconds.
@@ -122,6 +125,7 @@ impl Default for RolloutPolicy {
             max_failures: 0,
             convergence_timeout: Duration::from_secs(5 * 60),
             paused: false,
+            allow_disruption: Class::Restart,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::selector::{LabelSelector, Operator, Requirement};
 use crate::document::{Document, Node, Reading, path_of};
 use crate::finding::{Finding, Place};
 use crate::kubelet::duration;
+use crate::kubelet::risk::Class;
 use crate::names::{FleetName, NamespaceName, check_label_key, check_label_value};
 use crate::spelling::nearest;
 
@@ -28,7 +29,8 @@ pub(super) const POOL_SPEC: [&str; 4] = ["nodeSelector", "priority", "kubelet", 
 /// The keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// The keys of `spec.rollout`.
-pub(super) const ROLLOUT: [&str; 5] = ["maxUnavailable", "canary", "maxFailures", "convergenceTimeout", "paused"];
+pub(super) const ROLLOUT: [&str; 6] =
+    ["maxUnavailable", "canary", "maxFailures", "convergenceTimeout", "paused", "allowDisruption"];
 /// The keys of `spec.rollout.canary`.
 pub(super) const CANARY: [&str; 2] = ["nodes", "soak"];
 /// The keys of `spec.nodeSelector`.
@@ -166,7 +168,23 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         max_failures: fields.integer("maxFailures", "a number of nodes", findings),
         convergence_timeout: timeout,
         paused: fields.boolean("paused", findings),
+        allow_disruption: allow_disruption(&fields, findings),
     }
+}
+
+fn allow_disruption(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Class> {
+    const KEY: &str = "allowDisruption";
+    let (name, place) = fields.text(KEY, findings)?;
+    let class = Class::parse(name);
+    if class.is_none() {
+        let help = match nearest(name, Class::ALL.map(Class::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("write one of {}", Class::ALL.map(Class::as_str).join(", ")),
+        };
+        let message = format!("`{}`: {name:?} is no class of disruption", fields.path(KEY));
+        findings.push(Finding::error("bad-value", message).at(place.clone()).help(help));
+    }
+    class
 }
 
 fn duration_of(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> Option<Duration> {

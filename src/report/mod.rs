@@ -6,6 +6,7 @@
 use std::io;
 
 pub mod bars;
+pub mod disruption;
 pub mod explain;
 pub mod findings;
 mod markdown;
