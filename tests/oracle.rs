@@ -124,8 +124,8 @@ enum Named {
     Field(String),
     /// One of the fields whose names are among these words.
     Words(BTreeSet<String>),
-    /// No field, but the value of one: a rule's identifier, and how nodecfg spells the value.
-    Value(&'static str, String),
+    /// No field, but the value of one: what nodecfg says of it has one of these in it.
+    Value(Vec<String>),
     /// Nothing.
     Nothing,
 }
@@ -142,7 +142,7 @@ const NAMES: [(&str, &str); 8] = [
     ("unsupported log format", "logging.format"),
     ("initialize logging: format", "logging.format"),
     ("pod logs path", "podLogsDir"),
-    ("the reserved memory", "reservedMemory"),
+    ("reserved memory", "reservedMemory"),
     ("invalid taint", "registerWithTaints"),
     ("the limit type", "reservedMemory"),
     ("invalid duration \"", "logging.flushFrequency"),
@@ -159,6 +159,9 @@ fn named(error: &str) -> Named {
     if SILENT.contains(&error) {
         return Named::Nothing;
     }
+    if error.contains("depends on features that are disabled") {
+        return Named::Words(error.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase).collect());
+    }
     let Some(load) = error.strip_prefix("decode: ") else {
         if error.ends_with("was empty") {
             return Named::File;
@@ -171,7 +174,8 @@ fn named(error: &str) -> Named {
     if let Some((_, path)) = load.split_once("Go struct field ") {
         // The type that holds the field, then its path from the top.
         let path = path.split(" of type").next().unwrap_or_default();
-        return Named::Field(path.split_once('.').map_or(path, |(_, path)| path).to_owned());
+        let path = path.split_once('.').map_or(path, |(_, path)| path);
+        return Named::Field(path.replace(".OutputRoutingOptions", ""));
     }
     if load.starts_with("Object '") {
         return Named::Field(load.split('\'').nth(1).unwrap_or_default().to_owned());
@@ -189,23 +193,27 @@ fn named(error: &str) -> Named {
                 _ => None,
             })
             .collect();
-        if chain.len() > 1 && chain[0] == "Kind" {
+        while chain.len() > 1 && ["TypeMeta", "Kind", "APIVersion"].contains(&chain[0]) {
             chain.remove(0);
         }
-        return Named::Field(chain.join("."));
+        return Named::Field(chain.join(".").replace("ResolverConfig", "resolvConf"));
     }
     if load.starts_with("time: ") {
         let text = error.rsplit('"').nth(1).unwrap_or_default();
-        return Named::Value("durations", if text.is_empty() { "null".to_owned() } else { format!("\"{text}\"") });
+        let null = text.is_empty().then(|| "null, which is no duration".to_owned());
+        return Named::Value([format!("\"{text}\", which")].into_iter().chain(null).collect());
     }
     if load.starts_with("parsing time ") {
-        return Named::Value("times", format!("{:?}", quoted()));
+        return Named::Value(vec![format!("{:?}, which is no time", quoted())]);
     }
     if load.contains("quantities must match") || load.contains("quantity's suffix") {
-        return Named::Value("quantities", String::new());
+        return Named::Value(vec!["a quantity".to_owned()]);
     }
     if let Some(value) = load.strip_prefix("json: unsupported value: ") {
-        return Named::Value("finite-numbers", value.trim_start_matches('+').to_ascii_lowercase());
+        return Named::Value(vec![format!(
+            ".{}, which is no number in JSON",
+            value.trim_start_matches(['+', '-']).to_ascii_lowercase()
+        )]);
     }
     let unreadable = ["yaml: ", "nsupported map key", "json parse error"].iter().any(|words| load.contains(words));
     if unreadable { Named::File } else { in_words(error) }
@@ -234,7 +242,8 @@ fn plain(field: &str) -> String {
 }
 
 fn is_named(named: &Named, refusals: Option<&[Refusal]>) -> bool {
-    let Some(refusals) = refusals else { return *named == Named::File };
+    // To the kubelet a text without any value is a map without a kind.
+    let Some(refusals) = refusals else { return [Named::File, Named::Field("Kind".to_owned())].contains(named) };
     refusals.iter().any(|refusal| {
         let field = plain(&refusal.field);
         match named {
@@ -245,7 +254,10 @@ fn is_named(named: &Named, refusals: Option<&[Refusal]>) -> bool {
                 field == path || field.strip_prefix(&path).is_some_and(|rest| rest.starts_with('.'))
             }
             Named::Words(words) => field.split('.').any(|part| words.contains(part)),
-            Named::Value(rule, value) => refusal.rule == *rule && refusal.message.contains(value.as_str()),
+            Named::Value(values) => {
+                let message = refusal.message.replace(".NaN", ".nan").replace(".Inf", ".inf");
+                values.iter().any(|value| message.contains(value.as_str()))
+            }
         }
     })
 }
