@@ -99,6 +99,7 @@ fn rules_end_where_the_table_says() {
         ("logging: {flushFrequency: -1}", 34, Stage::Ok),
         ("imageMinimumGCAge: -1s", 35, Stage::Ok),
         ("tracing: {endpoint: '::1'}", 35, Stage::Ok),
+        ("logging: {options: {json: {splitStream: true}}}", 36, Stage::Ok),
         ("topologyManagerPolicy: none", 16, Stage::Ok),
         ("topologyManagerPolicy: restricted", 17, Stage::Validate),
     ] {
@@ -125,7 +126,7 @@ fn rules_that_ask_for_a_gate_know_the_gate() {
         ("image-maximum-gc-age-gate", "ImageMaximumGCAge"),
         ("image-pull-credentials-policy", "KubeletEnsureSecretPulledImages"),
         ("logging-format-gate", "LoggingBetaOptions"),
-        ("logging-json-options-gate", "LoggingAlphaOptions"),
+        ("logging-json-buffer-gate", "LoggingAlphaOptions"),
         ("memory-reservation-policy-gate", "MemoryQoS"),
         ("server-tls-bootstrap-gate", "RotateKubeletServerCertificate"),
         ("shutdown-by-pod-priority", "GracefulNodeShutdownBasedOnPodPriority"),
