@@ -92,6 +92,7 @@ fn rules_end_where_the_table_says() {
         ("enforceNodeAllocatable: [pods, pods]", 30, Stage::Ok),
         ("enforceNodeAllocatable: [none, none]", 30, Stage::Validate),
         ("reservedSystemCPUs: 3-0", 21, Stage::Ok),
+        ("{nodeLeaseDurationSeconds: -1, featureGates: {NodeLease: false}}", 16, Stage::Ok),
         ("cpuCFSQuotaPeriod: 50ms", 19, Stage::Ok),
         ("cpuCFSQuotaPeriod: 50ms", 36, Stage::Ok),
         ("containerLogMaxFiles: 1", 32, Stage::Ok),
