@@ -8,7 +8,7 @@ use crate::kubelet::Minor;
 
 mod allocatable;
 mod bounds;
-mod choices;
+pub(super) mod choices;
 mod cpuset;
 mod endpoint;
 pub(super) mod host;
