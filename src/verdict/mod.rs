@@ -15,6 +15,7 @@ use crate::kubelet::Minor;
 
 mod config;
 mod defaults;
+mod findings;
 mod gates;
 mod load;
 mod refusals;
@@ -22,6 +23,7 @@ mod rules;
 mod startup;
 
 pub use config::Config;
+pub use findings::{dropped_fields, findings};
 pub use refusals::Refusals;
 
 /// How far a kubelet gets with a configuration.
