@@ -7,7 +7,7 @@ use super::{Config, Refusal};
 use crate::kubelet::Minor;
 
 mod allocatable;
-mod choices;
+pub(super) mod choices;
 mod cpuset;
 mod durations;
 mod endpoint;
