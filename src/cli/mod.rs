@@ -13,6 +13,7 @@ mod cluster_args;
 mod completions;
 mod diff;
 mod exit;
+mod explain;
 mod failure;
 mod logging;
 mod observe;
@@ -63,6 +64,7 @@ enum Command {
     Verify(verify::Args),
     Status(status::Args),
     Sandbox(sandbox::Args),
+    Explain(explain::Args),
     Schema(schema::Args),
     Completions(completions::Args),
 }
@@ -116,6 +118,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let format = cli.output;
     match cli.command {
         Command::Validate(args) => validate::run(&args, format, terminal),
+        Command::Explain(args) => explain::run(&args, format, terminal),
         Command::Schema(args) => schema::run(&args, terminal),
         Command::Completions(args) => completions::run(&args, terminal),
         Command::Diff(args) => block_on(diff::run(&args, format, cli.verbose, terminal)),

@@ -8,7 +8,7 @@ use crate::kubelet::{self, Minor};
 /// Print the JSON Schema of a file, for editors and checkers.
 ///
 /// Editors with yaml-language-server take it from a first line such as
-/// `# yaml-language-server: $schema=https://nodecfg.dev/schemas/kubelet/1.36.json`, or from a file's path.
+/// `# yaml-language-server: $schema=../../kubelet.schema.json`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Args {
@@ -22,8 +22,7 @@ pub(super) struct Args {
 
 const EXAMPLE: &str = "\
 Example:
-  nodecfg schema kubelet --kubernetes-version 1.36 > kubelet.json
-  sed -i '1i # yaml-language-server: $schema=../../kubelet.json' pools/*/kubelet.yaml";
+  nodecfg schema kubelet --kubernetes-version 1.36 > kubelet.schema.json";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
