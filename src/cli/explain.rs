@@ -1,5 +1,6 @@
 //! `nodecfg explain`: what a field of KubeletConfiguration is.
 
+use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::kubelet::Minor;
 use crate::kubelet::minor::NEWEST;
@@ -18,7 +19,7 @@ pub(super) struct Args {
     #[arg(long)]
     recursive: bool,
     /// For kubelets of which version: 1.16 to 1.37. The newest by default.
-    #[arg(long, value_name = "VERSION", value_parser = Minor::parse_known)]
+    #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
     kubernetes_version: Option<Minor>,
 }
 

@@ -107,6 +107,7 @@ impl Failure {
                             | Problem::NothingSelected { .. }
                             | Problem::PoolLostItsNodes { .. }
                             | Problem::Contested { .. }
+                            | Problem::TooDisruptive { .. }
                     )
                 };
                 if problems.iter().any(repository) { Exit::InvalidRepository } else { Exit::Cluster }

@@ -1,5 +1,6 @@
 //! `nodecfg schema`: JSON Schemas of the files of a repository, and of a KubeletConfiguration.
 
+use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
 use crate::kubelet::minor::NEWEST;
@@ -16,7 +17,7 @@ pub(super) struct Args {
     #[arg(value_enum)]
     kind: Kind,
     /// For kubelets of which version, with `kubelet`: 1.16 to 1.37. The newest by default.
-    #[arg(long, value_name = "VERSION", value_parser = Minor::parse_known)]
+    #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
     kubernetes_version: Option<Minor>,
 }
 

@@ -73,7 +73,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let exit = if args.dry_run {
         let planned = plan(&loaded.desired, &reader, options).await?;
         diff::write_plan(&planned.plan, format, verbose, terminal)?;
-        Exit::Done
+        // What the plan says already; here is no more to say than how this would end.
+        if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
     } else {
         let mut stop = run::stop_on_signals(terminal.foot.clone());
         let lock = run::unless_stopped(&mut stop, args.lock(&loaded, &reader, &options)).await?;
@@ -113,6 +114,10 @@ impl Args {
     ) -> Result<Exit, Failure> {
         let planning = plan(&loaded.desired, reader, options);
         let Planned { plan, observed, options } = run::unless_stopped(&mut stop, planning).await?;
+        let refusals = plan.refusals();
+        if !refusals.is_empty() {
+            return Err(Failure::Problems(refusals));
+        }
         let mut audience = Audience::gather(&plan, Purpose::Sync, format, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,

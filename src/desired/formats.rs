@@ -9,6 +9,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{LabelSelector, MaxUnavailable, RolloutPolicy};
 use crate::finding::Place;
+use crate::kubelet::Minor;
+use crate::kubelet::risk::Class;
 use crate::names::NamespaceName;
 
 /// The `apiVersion` of nodecfg's own files.
@@ -84,6 +86,10 @@ pub struct NodePoolSpec {
     pub priority: i64,
     /// What the nodes run.
     pub kubelet: KubeletSpec,
+    /// The Kubernetes version of the nodes' kubelets, such as "1.36", or several while the pool is being upgraded: what the
+    /// configuration is checked for where no cluster is asked.
+    #[schemars(with = "KubernetesVersions")]
+    pub kubernetes_version: Vec<Minor>,
     /// How to roll out; what is not set is the fleet's.
     pub rollout: RolloutSpec,
 }
@@ -122,6 +128,11 @@ pub struct RolloutSpec {
     /// A paused pool is planned and reported, never changed. Default false.
     #[schemars(with = "bool")]
     pub paused: Option<bool>,
+    /// The worst that a change of configuration may do to pods that run: none, restart (the kubelet's own; pods go on),
+    /// drain, replace (reboot or another node), never. `diff` shows the class of each field; `sync` refuses anything worse
+    /// than this. nodecfg drains no node. Default restart.
+    #[schemars(with = "Class")]
+    pub allow_disruption: Option<Class>,
 }
 
 /// The nodes that go first, and how long they are watched before the others follow.
@@ -148,6 +159,24 @@ pub struct FileRef {
     pub path: String,
     /// Where it was written.
     pub place: Place,
+}
+
+/// The schema of one version or several.
+enum KubernetesVersions {}
+
+impl JsonSchema for KubernetesVersions {
+    fn schema_name() -> Cow<'static, str> {
+        "KubernetesVersions".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let known: Vec<String> = Minor::all().map(|minor| minor.0.to_string()).collect();
+        let one = json_schema!({"type": "string", "pattern": format!(r"^v?1\.({})([-.+].*)?$", known.join("|"))});
+        json_schema!({
+            "description": "A Kubernetes version, or a list of them. In quotes: 1.30 without them is the number 1.3.",
+            "anyOf": [one, {"type": "array", "minItems": 1, "items": one}],
+        })
+    }
 }
 
 /// The schema of a duration in Go's syntax.
@@ -183,6 +212,19 @@ impl JsonSchema for MaxUnavailable {
     }
 }
 
+impl JsonSchema for Class {
+    fn schema_name() -> Cow<'static, str> {
+        "Disruption".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "What a change of configuration does to pods that run, from harmless to ruinous.",
+            "enum": Class::ALL.map(Class::as_str),
+        })
+    }
+}
+
 impl RolloutSpec {
     /// The policy of a pool with this specification in a fleet with those defaults. A canary is taken as a whole.
     #[must_use]
@@ -200,6 +242,7 @@ impl RolloutSpec {
                 .or(fleet.convergence_timeout)
                 .unwrap_or(default.convergence_timeout),
             paused: self.paused.or(fleet.paused).unwrap_or(default.paused),
+            allow_disruption: self.allow_disruption.or(fleet.allow_disruption).unwrap_or(default.allow_disruption),
         }
     }
 }
@@ -214,23 +257,27 @@ mod tests {
             max_unavailable: Some(MaxUnavailable::Count(3)),
             canary: Some(CanarySpec { nodes: 2, soak: Duration::from_secs(5) }),
             paused: Some(true),
+            allow_disruption: Some(Class::Drain),
             ..RolloutSpec::default()
         };
         let plain = RolloutSpec::default().policy(&fleet);
         assert_eq!(plain.max_unavailable, MaxUnavailable::Count(3));
         assert_eq!(plain.canary.map(|c| c.nodes), Some(2));
         assert!(plain.paused);
+        assert_eq!(plain.allow_disruption, Class::Drain);
         assert_eq!(plain.convergence_timeout, Duration::from_secs(300));
         let own = RolloutSpec {
             max_unavailable: Some(MaxUnavailable::Percent(50)),
             canary: Some(CanarySpec { nodes: 0, soak: Duration::ZERO }),
             paused: Some(false),
+            allow_disruption: Some(Class::None),
             ..RolloutSpec::default()
         };
         let policy = own.policy(&fleet);
         assert_eq!(policy.max_unavailable, MaxUnavailable::Percent(50));
         assert_eq!(policy.canary, None);
         assert!(!policy.paused);
+        assert_eq!(policy.allow_disruption, Class::None);
         assert_eq!(RolloutSpec::default().policy(&RolloutSpec::default()), RolloutPolicy::default());
     }
 }

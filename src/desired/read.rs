@@ -13,7 +13,8 @@ use super::formats::{
 use super::selector::{LabelSelector, Operator, Requirement};
 use crate::document::{Document, Node, Reading, path_of};
 use crate::finding::{Finding, Place};
-use crate::kubelet::duration;
+use crate::kubelet::risk::Class;
+use crate::kubelet::{Minor, duration};
 use crate::names::{FleetName, NamespaceName, check_label_key, check_label_value};
 use crate::spelling::nearest;
 
@@ -24,11 +25,12 @@ pub(super) const METADATA: [&str; 1] = ["name"];
 /// The keys of a Fleet's `spec`.
 pub(super) const FLEET_SPEC: [&str; 2] = ["namespace", "rollout"];
 /// The keys of a NodePool's `spec`.
-pub(super) const POOL_SPEC: [&str; 4] = ["nodeSelector", "priority", "kubelet", "rollout"];
+pub(super) const POOL_SPEC: [&str; 5] = ["nodeSelector", "priority", "kubelet", "kubernetesVersion", "rollout"];
 /// The keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// The keys of `spec.rollout`.
-pub(super) const ROLLOUT: [&str; 5] = ["maxUnavailable", "canary", "maxFailures", "convergenceTimeout", "paused"];
+pub(super) const ROLLOUT: [&str; 6] =
+    ["maxUnavailable", "canary", "maxFailures", "convergenceTimeout", "paused", "allowDisruption"];
 /// The keys of `spec.rollout.canary`.
 pub(super) const CANARY: [&str; 2] = ["nodes", "soak"];
 /// The keys of `spec.nodeSelector`.
@@ -92,6 +94,7 @@ pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Fi
                 local: kubelet.boolean("local", findings).unwrap_or_default(),
             };
         }
+        spec.kubernetes_version = kubernetes_version(&fields, findings);
         spec.rollout = rollout(&fields, findings);
     }
     let metadata = Metadata { name: folder.to_owned() };
@@ -166,7 +169,51 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         max_failures: fields.integer("maxFailures", "a number of nodes", findings),
         convergence_timeout: timeout,
         paused: fields.boolean("paused", findings),
+        allow_disruption: allow_disruption(&fields, findings),
     }
+}
+
+fn kubernetes_version(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<Minor> {
+    const KEY: &str = "kubernetesVersion";
+    let Some(node) = spec.get(KEY) else { return Vec::new() };
+    let path = spec.path(KEY);
+    let listed: Vec<(String, &Node)> = match node.sequence() {
+        Some([]) => {
+            findings.push(spec.bad_value(KEY, node, "the list is empty").help("name a version, or leave it out"));
+            return Vec::new();
+        }
+        Some(items) => items.iter().enumerate().map(|(at, item)| (format!("{path}[{at}]"), item)).collect(),
+        None => vec![(path, node)],
+    };
+    let mut minors = Vec::new();
+    for (path, node) in listed {
+        let Some(version) = text(node, &path, findings) else { continue };
+        match Minor::parse_known(version) {
+            Ok(minor) => minors.push(minor),
+            Err(problem) => {
+                let message = format!("`{path}`: {problem}");
+                findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path));
+            }
+        }
+    }
+    minors.sort_unstable();
+    minors.dedup();
+    minors
+}
+
+fn allow_disruption(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Class> {
+    const KEY: &str = "allowDisruption";
+    let (name, place) = fields.text(KEY, findings)?;
+    let class = Class::parse(name);
+    if class.is_none() {
+        let help = match nearest(name, Class::ALL.map(Class::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("write one of {}", Class::ALL.map(Class::as_str).join(", ")),
+        };
+        let message = format!("`{}`: {name:?} is no class of disruption", fields.path(KEY));
+        findings.push(Finding::error("bad-value", message).at(place.clone()).help(help));
+    }
+    class
 }
 
 fn duration_of(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> Option<Duration> {

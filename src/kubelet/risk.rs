@@ -62,15 +62,15 @@ impl Class {
         Self::ALL.into_iter().find(|class| class.as_str() == name)
     }
 
-    /// What it means, to follow "a change of this field".
+    /// What it means, in a few words.
     #[must_use]
     pub fn means(self) -> &'static str {
         match self {
-            Self::None => "has no effect on pods",
-            Self::Restart => "takes a restart of the kubelet, which pods survive",
-            Self::Drain => "needs the node drained first",
-            Self::Replace => "needs a reboot or another node",
-            Self::Never => "must not happen on a live node",
+            Self::None => "pods do not notice",
+            Self::Restart => "the kubelet restarts, running pods go on",
+            Self::Drain => "the node must be drained first",
+            Self::Replace => "the node must be rebooted or replaced",
+            Self::Never => "not on a live node",
         }
     }
 }

@@ -13,6 +13,7 @@ use super::{Action, Plan, PoolPlan, Step, WaveKind, Why};
 use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::desired::ContentHash;
 use crate::judge::Target;
+use crate::kubelet::risk;
 use crate::names::NodeName;
 use crate::observed::{ConfigMapKey, Observed, Readiness};
 
@@ -125,6 +126,7 @@ impl Checker<'_> {
         if let Target::Source(source) = &pool.target {
             self.target(pool, source, &subject);
         }
+        self.disruption(pool, &subject);
         for wave in &pool.waves {
             if let WaveKind::Canary { .. } = wave.kind {
                 let allowed =
@@ -167,6 +169,35 @@ impl Checker<'_> {
         let hash = pool.hash.map(|hash| hash.short());
         let named = hash.is_some_and(|hash| map.name == format!("{}-{}-{hash}", self.plan.fleet, pool.name));
         self.require(named, subject, "its target is not named by its hash");
+    }
+
+    /// What running pods lose is counted from everything that a node may run, by what the table of risk says, and more than
+    /// the policy allows is refused.
+    fn disruption(&mut self, pool: &PoolPlan, subject: &str) {
+        for step in pool.steps().filter(|step| matches!(step.action, Action::Assign { .. })) {
+            let runs = self.observed.nodes.get(&step.node).and_then(|node| node.status.active.as_ref());
+            let same = |from: Option<&ConfigSource>| match (from, runs) {
+                (Some(from), Some(runs)) => from.names_same(runs),
+                (None, None) => true,
+                _ => false,
+            };
+            let counted = pool.changes.iter().any(|set| same(set.from.as_ref()));
+            self.require(counted, format!("node {}", step.node), "what it runs is not among what changes");
+        }
+        let mut worst = None;
+        for set in &pool.changes {
+            let known = set.from.is_some() && set.from_known && pool.target != Target::Local;
+            for field in &set.fields {
+                let change = &field.change;
+                let says = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
+                let right = if known { field.risk.as_ref() == Some(&says) } else { field.risk.is_none() };
+                self.require(right, subject, format!("the risk of {} is not the table's", change.path));
+                worst = worst.max(known.then_some(says.class));
+            }
+        }
+        self.require(pool.disruption.worst == worst, subject, "its worst change is not the worst of its changes");
+        let beyond = worst.is_some_and(|worst| worst > pool.policy.allow_disruption);
+        self.require(pool.disruption.refused == beyond, subject, "its policy and its refusal do not agree");
     }
 
     fn step(&mut self, pool: &PoolPlan, wave: WaveKind, step: &Step) {

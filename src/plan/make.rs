@@ -9,10 +9,8 @@ use super::membership::{Membership, membership};
 use super::problem::Problem;
 use super::questions::target_of;
 use super::waves::Sorter;
-use super::{Action, ChangeSet, ConfigMapPlan, FORMAT_VERSION, Plan, PlanId, PoolPlan, Step, Unpooled};
-use crate::contract::ConfigSource;
+use super::{Action, ConfigMapPlan, FORMAT_VERSION, Plan, PlanId, PoolPlan, Unpooled, disruption};
 use crate::desired::{ContentHash, Desired, Pool, PoolTarget};
-use crate::document::changes;
 use crate::names::{NamespaceName, NodeName, PoolName};
 use crate::observed::{ConfigMapKey, Node, Observed};
 
@@ -196,7 +194,9 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
         }
         sorter.add(node, decision);
     }
-    let changes = change_sets(pool, sorter.all_steps(), shelf);
+    let assigned = sorter.all_steps().filter(|step| matches!(step.action, Action::Assign { .. }));
+    let (changes, disruption) =
+        disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), shelf);
     let (waves, left_alone) = sorter.waves(pool.policy.canary);
     PoolPlan {
         name: pool.name.clone(),
@@ -205,27 +205,9 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
         budget: pool.policy.max_unavailable.of(nodes.len()),
         policy: pool.policy.clone(),
         changes,
+        disruption,
         waves,
         left_alone,
         target,
     }
-}
-
-/// Groups the nodes to be assigned by what they leave, and says for each group which fields change.
-fn change_sets<'a>(pool: &Pool, steps: impl Iterator<Item = &'a Step>, shelf: &Shelf<'_>) -> Vec<ChangeSet> {
-    let mut groups: BTreeMap<&Option<ConfigSource>, usize> = BTreeMap::new();
-    for step in steps.filter(|step| matches!(step.action, Action::Assign { .. })) {
-        *groups.entry(&step.from).or_default() += 1;
-    }
-    let new = match &pool.target {
-        PoolTarget::Local => None,
-        PoolTarget::Config(rendered) => Some(&rendered.document),
-    };
-    groups
-        .into_iter()
-        .map(|(from, nodes)| {
-            let old = from.as_ref().and_then(|source| shelf.document(source));
-            ChangeSet { from: from.clone(), nodes, from_known: old.is_some(), fields: changes(old.as_ref(), new) }
-        })
-        .collect()
 }

@@ -14,7 +14,6 @@ use serde::Serialize;
 
 use crate::contract::ConfigSource;
 use crate::desired::{ContentHash, RolloutPolicy};
-use crate::document::FieldChange;
 use crate::judge::{Target, Waiting};
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use crate::observed::KubeletVersion;
@@ -22,6 +21,7 @@ use crate::observed::KubeletVersion;
 mod check;
 mod config_maps;
 mod decide;
+mod disruption;
 mod make;
 mod membership;
 mod problem;
@@ -37,6 +37,7 @@ mod tests;
 
 pub use check::{Violation, check};
 pub use decide::{Decision, back_patch, is_available};
+pub use disruption::{ChangeSet, ChangedField, Disruption};
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, membership};
 pub use problem::Problem;
@@ -115,6 +116,8 @@ pub struct PoolPlan {
     pub policy: RolloutPolicy,
     /// Which fields change, for each configuration that nodes of the pool are to leave.
     pub changes: Vec<ChangeSet>,
+    /// What these changes do to pods that run.
+    pub disruption: Disruption,
     /// The transitions, in the order in which they start.
     pub waves: Vec<Wave>,
     /// Every other node of the pool, by name, and why it is left alone.
@@ -132,20 +135,6 @@ impl PoolPlan {
     pub fn assignments(&self) -> usize {
         self.steps().filter(|step| matches!(step.action, Action::Assign { .. })).count()
     }
-}
-
-/// The fields that change for the nodes that leave one configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ChangeSet {
-    /// What they run now; unset: the local configuration, whose content is not known.
-    pub from: Option<ConfigSource>,
-    /// How many nodes.
-    pub nodes: usize,
-    /// Whether the present content is known. If not, every field of the new one is listed as set.
-    pub from_known: bool,
-    /// Field by field.
-    pub fields: Vec<FieldChange>,
 }
 
 /// Nodes that may start under the same condition.

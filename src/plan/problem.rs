@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
+use super::disruption;
 use crate::desired::ContentHash;
+use crate::kubelet::risk::{Class, StateFile};
 use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
 
 /// Why there can be no plan. Nothing has been written when one of these is reported.
@@ -90,6 +92,32 @@ pub enum Problem {
         /// Whose it is.
         fleet: Option<FleetName>,
     },
+    /// A change does more to running pods than the pool allows. Such a plan can be shown, not carried out.
+    #[error("pool {pool}: what changes is of class {worst} ({}), and the pool allows no more than {allowed}: {}",
+        worst.means(), classed(fields))]
+    TooDisruptive {
+        /// The pool.
+        pool: PoolName,
+        /// The worst class of its changes.
+        worst: Class,
+        /// The worst class that its policy allows.
+        allowed: Class,
+        /// The fields beyond that, by path.
+        fields: Vec<(String, Class)>,
+        /// State files that must be gone when the kubelet starts again.
+        state_files: Vec<StateFile>,
+    },
+}
+
+/// How many fields a problem names.
+const FIELDS: usize = 5;
+
+fn classed(fields: &[(String, Class)]) -> String {
+    let mut listed: Vec<String> = fields.iter().take(FIELDS).map(|(path, class)| format!("{path} ({class})")).collect();
+    if fields.len() > FIELDS {
+        listed.push(format!("{} more", fields.len() - FIELDS));
+    }
+    listed.join(", ")
 }
 
 fn list(pools: &[PoolName]) -> String {
@@ -137,6 +165,7 @@ impl Problem {
                                         configuration (any field will do): that has another name, and is rolled out within \
                                         the budget"
                 .to_owned(),
+            Self::TooDisruptive { pool, worst, state_files, .. } => disruption::way_out(pool, *worst, state_files),
             Self::NameTaken { .. } => "give this fleet another metadata.name in nodecfg.yaml".to_owned(),
         }
     }
@@ -153,6 +182,7 @@ impl Problem {
             Self::NotImmutable { .. } => "config-map-mutable",
             Self::TargetGone { .. } => "config-map-gone",
             Self::NameTaken { .. } => "config-map-of-another-fleet",
+            Self::TooDisruptive { .. } => "too-disruptive",
         }
     }
 }

@@ -26,7 +26,7 @@ pub fn questions(desired: &Desired, observed: &Observed, namespace: &NamespaceNa
         let mut any = false;
         for node in leaving {
             any = true;
-            wanted.extend(node.source.as_ref().and_then(ConfigMapKey::of));
+            wanted.extend([&node.source, &node.status.active].into_iter().flatten().filter_map(ConfigMapKey::of));
         }
         let target_map = target.source().and_then(ConfigMapKey::of);
         if any || (!nodes.is_empty() && target_map.as_ref().is_some_and(|key| is_doubtful(key, pool, &nodes, observed)))

@@ -405,7 +405,7 @@ fn changes_are_listed_per_configuration_that_nodes_leave() {
     let plan = planned(&desired, &cluster);
     let sets = &plan.pools[0].changes;
     assert_eq!(sets.iter().map(|set| (set.from.is_some(), set.nodes)).collect::<Vec<_>>(), [(false, 1), (true, 2)]);
-    let field = &sets[1].fields[0];
+    let field = &sets[1].fields[0].change;
     assert_eq!((field.path.as_str(), field.old.as_deref(), field.new.as_deref()), ("maxPods", Some("110"), Some("64")));
     assert_eq!(field.place.as_ref().map(ToString::to_string).as_deref(), Some("pools/a/kubelet.yaml:3:10"));
 }

@@ -6,6 +6,7 @@
 use std::io;
 
 pub mod bars;
+pub mod disruption;
 pub mod explain;
 pub mod field;
 pub mod findings;
@@ -18,13 +19,14 @@ pub mod source;
 pub mod status;
 mod style;
 pub mod summary;
+pub mod validation;
 
 /// The version of every JSON document and JSON line that nodecfg writes. It changes when a field changes its meaning or
 /// goes away; new fields may appear without a change.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The output formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// For people.
     #[default]

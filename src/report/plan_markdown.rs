@@ -1,12 +1,13 @@
 //! A plan for a pull request: a table of pools, then each pool that changes, folded.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::markdown::{code, prose};
 use super::plan_text::reason;
-use super::{count, whole_duration};
-use crate::document::FieldChange;
-use crate::plan::{Action, Plan, PoolPlan, WaveKind};
+use super::{count, disruption, whole_duration};
+use crate::kubelet::risk::Risk;
+use crate::plan::{Action, ChangedField, Plan, PoolPlan, WaveKind};
 
 /// How many nodes a list names.
 const NAMES: usize = 12;
@@ -30,8 +31,8 @@ pub fn write(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         );
     }
     writeln!(out, "### nodecfg: fleet `{}` {revision}\n", plan.fleet)?;
-    writeln!(out, "| pool | nodes | to assign | at a time | fields | left alone |")?;
-    writeln!(out, "|---|--:|--:|--:|--:|---|")?;
+    writeln!(out, "| pool | nodes | to assign | at a time | fields | risk | left alone |")?;
+    writeln!(out, "|---|--:|--:|--:|--:|---|---|")?;
     for pool in &plan.pools {
         writeln!(out, "{}", row(pool))?;
     }
@@ -67,7 +68,19 @@ fn row(pool: &PoolPlan) -> String {
     }
     let assign = pool.assignments();
     let at_a_time = if assign > 0 { pool.budget.to_string() } else { "–".to_owned() };
-    format!("| `{}` | {} | {assign} | {at_a_time} | {fields} | {} |", pool.name, pool.nodes, left.join(", "))
+    let left = left.join(", ");
+    let risk = risk(pool);
+    format!("| `{}` | {} | {assign} | {at_a_time} | {fields} | {risk} | {left} |", pool.name, pool.nodes)
+}
+
+/// The worst class of a pool's changes, in a word or two.
+fn risk(pool: &PoolPlan) -> String {
+    match pool.disruption.worst {
+        Some(class) if pool.disruption.refused => format!("**{class}, refused**"),
+        Some(class) => class.to_string(),
+        None if pool.disruption.unknown > 0 => "not known".to_owned(),
+        None => "–".to_owned(),
+    }
 }
 
 fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<()> {
@@ -84,11 +97,18 @@ fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<(
             Some(from) => format!("`{from}`"),
         };
         writeln!(out, "{} from {from}:\n", count(set.nodes, "node"))?;
-        writeln!(out, "| field | now | new | set by |\n|---|---|---|---|")?;
+        writeln!(out, "| field | now | new | risk | set by |\n|---|---|---|---|---|")?;
         for field in &set.fields {
             writeln!(out, "{}", field_row(field))?;
         }
         writeln!(out)?;
+    }
+    if let Some(worst) = disruption::worst(pool) {
+        writeln!(out, "Risk: {}\n", prose(&worst))?;
+    }
+    if let Some(refused) = disruption::refused(pool) {
+        writeln!(out, "**Refused**: {}\n", prose(&refused))?;
+        write_reasons(out, pool)?;
     }
     if let Some(map) = plan.config_maps.iter().find(|map| map.pool == pool.name) {
         writeln!(out, "ConfigMap `{}/{}` ({})\n", plan.namespace, map.name, if map.create { "new" } else { "exists" })?;
@@ -125,8 +145,27 @@ fn nodes<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     super::names(names.iter().map(String::as_str), NAMES)
 }
 
-fn field_row(field: &FieldChange) -> String {
+/// Why the fields are refused that are.
+fn write_reasons(out: &mut dyn Write, pool: &PoolPlan) -> io::Result<()> {
+    let mut reasons: BTreeMap<&str, &Risk> = BTreeMap::new();
+    for field in pool.changes.iter().flat_map(|set| &set.fields) {
+        if let Some(risk) = field.risk.as_ref().filter(|risk| risk.class > pool.policy.allow_disruption) {
+            let worst = reasons.entry(&field.change.path).or_insert(risk);
+            if risk.class > worst.class {
+                *worst = risk;
+            }
+        }
+    }
+    for (path, risk) in reasons {
+        writeln!(out, "- {}: {}", code(path), prose(&disruption::why(risk)))?;
+    }
+    writeln!(out)
+}
+
+fn field_row(field: &ChangedField) -> String {
     let value = |value: &Option<String>| value.as_ref().map_or_else(|| "–".to_owned(), |value| code(value));
-    let place = field.place.as_ref().map_or_else(String::new, |place| code(&place.to_string()));
-    format!("| {} | {} | {} | {place} |", code(&field.path), value(&field.old), value(&field.new))
+    let risk = field.risk.as_ref().map_or("not known", |risk| risk.class.as_str());
+    let change = &field.change;
+    let place = change.place.as_ref().map_or_else(String::new, |place| code(&place.to_string()));
+    format!("| {} | {} | {} | {risk} | {place} |", code(&change.path), value(&change.old), value(&change.new))
 }

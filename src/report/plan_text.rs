@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::style::{added, changed, heading, quiet, removed, warning};
-use super::{count, names, whole_duration};
+use super::{count, disruption, names, whole_duration};
 use crate::document::FieldChange;
 use crate::judge::Target;
-use crate::plan::{Action, ChangeSet, LeftAlone, Owner, Plan, PoolPlan, Step, Wave, WaveKind, Why};
+use crate::plan::{Action, ChangeSet, ChangedField, LeftAlone, Owner, Plan, PoolPlan, Step, Wave, WaveKind, Why};
 
 /// How many node names a line shows.
 const NAMES: usize = 8;
@@ -112,6 +112,12 @@ fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan, all: bool) -> i
     for set in &pool.changes {
         write_changes(out, pool, set, all)?;
     }
+    if let Some(worst) = disruption::worst(pool) {
+        writeln!(out, "  risk: {worst}")?;
+    }
+    if let Some(refused) = disruption::refused(pool) {
+        writeln!(out, "  {} {refused}", warning("refused:"))?;
+    }
     if let Some(map) = plan.config_maps.iter().find(|map| map.pool == pool.name) {
         let state = if map.create { added("to be created") } else { quiet("exists") };
         writeln!(out, "  ConfigMap {}/{} {state}", plan.namespace, map.name)?;
@@ -142,7 +148,7 @@ fn write_changes(out: &mut dyn Write, pool: &PoolPlan, set: &ChangeSet, all: boo
     if !all && !set.from_known && set.fields.len() > FRESH_FIELDS {
         writeln!(out, "    {}", added(format!("+ {}", sums(&set.fields))))?;
     } else {
-        write_fields(out, &set.fields)?;
+        write_fields(out, pool, &set.fields, all)?;
     }
     if set.fields.is_empty() && pool.target != Target::Local {
         writeln!(
@@ -154,32 +160,43 @@ fn write_changes(out: &mut dyn Write, pool: &PoolPlan, set: &ChangeSet, all: boo
     Ok(())
 }
 
-/// One field a line, the places in one column.
-fn write_fields(out: &mut dyn Write, fields: &[FieldChange]) -> io::Result<()> {
-    let texts: Vec<(String, &FieldChange)> = fields.iter().map(|field| (field_text(field), field)).collect();
+/// One field a line, classes and places in a column each. Why a class is what it is stands below a field that is refused,
+/// and with `all` below each.
+fn write_fields(out: &mut dyn Write, pool: &PoolPlan, fields: &[ChangedField], all: bool) -> io::Result<()> {
+    let texts: Vec<(String, &ChangedField)> = fields.iter().map(|field| (field_text(&field.change), field)).collect();
     let width = texts.iter().map(|(text, _)| text.chars().count()).filter(|width| *width <= FIELD_WIDTH).max();
+    let classes = fields.iter().map(|field| disruption::class(field.risk.as_ref()).len()).max().unwrap_or(0);
     for (text, field) in texts {
-        let styled = match (&field.old, &field.new) {
+        let styled = match (&field.change.old, &field.change.new) {
             (None, Some(_)) => added(&text),
             (Some(_), None) => removed(&text),
             _ => changed(&text),
         };
-        let Some(place) = &field.place else {
-            writeln!(out, "    {styled}")?;
-            continue;
+        let refused = field.risk.as_ref().is_some_and(|risk| risk.class > pool.policy.allow_disruption);
+        let class = disruption::class(field.risk.as_ref());
+        let emphasis = |class: &str| if refused { warning(class) } else { quiet(class) };
+        let columns = match &field.change.place {
+            Some(place) if classes > 0 => format!("{}  {}", emphasis(&format!("{class:classes$}")), quiet(place)),
+            Some(place) => quiet(place),
+            None if class.is_empty() => String::new(),
+            None => emphasis(class),
         };
         match width.and_then(|width| width.checked_sub(text.chars().count())) {
-            Some(gap) => writeln!(out, "    {styled}{}  {}", " ".repeat(gap), quiet(place))?,
-            None => writeln!(out, "    {styled}\n    {}  {}", " ".repeat(width.unwrap_or(4)), quiet(place))?,
+            _ if columns.is_empty() => writeln!(out, "    {styled}")?,
+            Some(gap) => writeln!(out, "    {styled}{}  {columns}", " ".repeat(gap))?,
+            None => writeln!(out, "    {styled}\n    {}  {columns}", " ".repeat(width.unwrap_or(4)))?,
+        }
+        if let Some(risk) = field.risk.as_ref().filter(|_| all || refused) {
+            writeln!(out, "      {}", quiet(disruption::why(risk)))?;
         }
     }
     Ok(())
 }
 
 /// How many fields each file sets, where there are too many to list.
-fn sums(fields: &[FieldChange]) -> String {
+fn sums(fields: &[ChangedField]) -> String {
     let mut files: BTreeMap<&str, usize> = BTreeMap::new();
-    for place in fields.iter().filter_map(|field| field.place.as_ref()) {
+    for place in fields.iter().filter_map(|field| field.change.place.as_ref()) {
         *files.entry(&place.file).or_default() += 1;
     }
     let files: Vec<String> = files.into_iter().map(|(file, number)| format!("{number} set by {file}")).collect();

@@ -4,7 +4,7 @@
 //! A kubelet knows every gate that is linked into its binary, whether it asks for it or not: those of `pkg/features`,
 //! k8s.io/apiserver, component-base, apiextensions-apiserver (while `pkg/features` names some of them) and, since 1.30,
 //! client-go. The table is that of each minor's last patch release, since gates are added in patch releases now and then.
-//! A gate that 1.16 knows may be older.
+//! A gate that 1.16 knows may be older. What 1.37 knows is taken from its beta and its documentation.
 
 use std::collections::BTreeMap;
 use std::fmt;
