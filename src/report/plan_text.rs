@@ -116,7 +116,7 @@ fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan, all: bool) -> i
         writeln!(out, "  risk: {worst}")?;
     }
     if let Some(refused) = disruption::refused(pool) {
-        writeln!(out, "  {} {refused}", warning("refused:"))?;
+        writeln!(out, "  {} {refused}", warning("refused by sync:"))?;
     }
     if let Some(map) = plan.config_maps.iter().find(|map| map.pool == pool.name) {
         let state = if map.create { added("to be created") } else { quiet("exists") };
@@ -186,8 +186,10 @@ fn write_fields(out: &mut dyn Write, pool: &PoolPlan, fields: &[ChangedField], a
             Some(gap) => writeln!(out, "    {styled}{}  {columns}", " ".repeat(gap))?,
             None => writeln!(out, "    {styled}\n    {}  {columns}", " ".repeat(width.unwrap_or(4)))?,
         }
-        if let Some(risk) = field.risk.as_ref().filter(|_| all || refused) {
-            writeln!(out, "      {}", quiet(disruption::why(risk)))?;
+        match &field.risk {
+            Some(risk) if all => writeln!(out, "      {}", quiet(disruption::why_and_source(risk)))?,
+            Some(risk) if refused => writeln!(out, "      {}", quiet(&risk.why))?,
+            _ => {}
         }
     }
     Ok(())
