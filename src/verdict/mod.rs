@@ -12,16 +12,19 @@ use serde::Serialize;
 use crate::document::Document;
 use crate::finding::Place;
 use crate::kubelet::Minor;
+use crate::kubelet::gates::Enabled;
 
 mod config;
 mod defaults;
+mod findings;
 mod gates;
 mod load;
 mod refusals;
 mod rules;
 mod startup;
 
-pub use config::Config;
+pub use config::{Config, whole};
+pub use findings::{dropped_fields, findings};
 pub use refusals::Refusals;
 
 /// How far a kubelet gets with a configuration.
@@ -117,4 +120,14 @@ pub fn assess(document: &Document, minor: Minor) -> Verdict {
     verdict.unknown = rules::host::unknown(&config);
     verdict.unknown.extend(startup::unknown(&config));
     verdict
+}
+
+/// What a kubelet of this version makes of a document, with the gates as they are by default where it refuses the
+/// document's; `None` when it cannot decode it.
+#[must_use]
+pub fn configuration(document: &Document, minor: Minor) -> Option<Config<'_>> {
+    if !load::check(document, minor).is_empty() {
+        return None;
+    }
+    Some(Config::new(document, minor, gates::apply(document, minor).unwrap_or_else(|_| Enabled::defaults(minor))))
 }
