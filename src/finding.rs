@@ -3,6 +3,7 @@
 //! Findings are collected, never thrown: every stage that reads the repository goes on after one, so that a report
 //! shows all of them. How they look is the report's business; nothing here writes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -187,6 +188,92 @@ impl Finding {
     }
 }
 
+/// What nodecfg refuses although the kubelet goes on, without a word or with one in its log: it drops the value, or reads
+/// it in a way that its author may not have meant. With `--lenient` these are warnings.
+pub const LENIENT_CODES: [&str; 7] = [
+    "ambiguous-merge-key",
+    "ambiguous-scalar",
+    "duplicate-key",
+    "field-not-in-version",
+    "key-not-text",
+    "second-document",
+    "unknown-field",
+];
+
+/// How strict nodecfg is beyond the kubelet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Gate {
+    /// Findings of [`LENIENT_CODES`] are errors.
+    #[default]
+    Strict,
+    /// They are warnings.
+    Lenient,
+}
+
+impl Gate {
+    /// Lowers errors to warnings where the gate says so. Only for what is said of a KubeletConfiguration: nodecfg's own
+    /// files have no other reader that would go on.
+    pub fn apply(self, findings: &mut [Finding]) {
+        if self == Self::Strict {
+            return;
+        }
+        for finding in findings.iter_mut().filter(|finding| LENIENT_CODES.contains(&finding.code)) {
+            finding.severity = finding.severity.max(Severity::Warning);
+        }
+    }
+}
+
+/// Makes one finding of those that differ in nothing but the kubelet versions, and leaves out what is there already.
+#[must_use]
+pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut index: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut merged: Vec<Finding> = Vec::with_capacity(findings.len());
+    for mut finding in findings {
+        let kubelets = std::mem::take(&mut finding.kubelets);
+        let key = Key::of(&finding);
+        match index.get(&key).and_then(|at| merged.get_mut(*at)) {
+            Some(first) => {
+                // One that holds whatever the version needs no list.
+                if first.kubelets.is_empty() || kubelets.is_empty() {
+                    first.kubelets.clear();
+                } else {
+                    first.kubelets.extend(kubelets);
+                    first.kubelets.sort_unstable();
+                    first.kubelets.dedup();
+                }
+            }
+            None => {
+                index.insert(key, merged.len());
+                finding.kubelets = kubelets;
+                merged.push(finding);
+            }
+        }
+    }
+    merged
+}
+
+/// What makes two findings one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    code: &'static str,
+    severity: Severity,
+    field: Option<String>,
+    place: Option<Place>,
+    message: String,
+}
+
+impl Key {
+    fn of(finding: &Finding) -> Self {
+        Self {
+            code: finding.code,
+            severity: finding.severity,
+            field: finding.field.clone(),
+            place: finding.place.clone(),
+            message: finding.message.clone(),
+        }
+    }
+}
+
 /// Orders findings as reports show them: by file, position, then severity and code; those without a place come first.
 pub fn sort(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
@@ -199,4 +286,33 @@ pub fn sort(findings: &mut [Finding]) {
 #[must_use]
 pub fn any_error(findings: &[Finding]) -> bool {
     findings.iter().any(|finding| finding.severity == Severity::Error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lenient_gate_lowers_only_its_own_codes_and_raises_none() {
+        let mut findings = vec![
+            Finding::error("unknown-field", "a"),
+            Finding::note("unknown-field", "b"),
+            Finding::error("max-pods", "c"),
+        ];
+        Gate::Strict.apply(&mut findings);
+        assert!(any_error(&findings[..1]));
+        Gate::Lenient.apply(&mut findings);
+        let severities: Vec<Severity> = findings.iter().map(|finding| finding.severity).collect();
+        assert_eq!(severities, [Severity::Warning, Severity::Note, Severity::Error]);
+        assert!(LENIENT_CODES.is_sorted());
+    }
+
+    #[test]
+    fn findings_that_differ_in_versions_alone_are_one() {
+        let at = |line| Place { line, ..Place::whole_file("a") };
+        let said = |minor| Finding::error("max-pods", "x").at(at(1)).kubelets([Minor(minor)]);
+        let other = said(36).at(at(2));
+        let merged = merged(vec![said(36), other.clone(), said(21), said(36)]);
+        assert_eq!(merged, [said(0).kubelets([Minor(21), Minor(36)]), other]);
+    }
 }

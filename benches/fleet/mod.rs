@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use nodecfg::contract::{ConfigSource, ConfigStatus};
-use nodecfg::desired::{Desired, POOL_LABEL, PoolTarget, build};
+use nodecfg::desired::{Checks, Desired, POOL_LABEL, PoolTarget, build};
 use nodecfg::names::{FleetName, NamespaceName, NodeName};
 use nodecfg::observed::{ConfigMapKey, FetchedConfigMap, KubeletVersion, ManagedConfigMap, Node, Observed, Readiness};
 use nodecfg::plan::Options;
@@ -116,7 +116,7 @@ pub fn snapshot(files: &BTreeMap<String, String>) -> Snapshot {
 
 /// What the repository asks for.
 pub fn desired(pools: usize, revision: usize) -> Desired {
-    let built = build(&snapshot(&repository(pools, revision, "10%")));
+    let built = build(&snapshot(&repository(pools, revision, "10%")), &Checks::default());
     built.desired.unwrap_or_else(|| panic!("the benchmark's repository is wrong: {:?}", built.findings))
 }
 

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use nodecfg::desired::{ContentHash, PoolTarget, build};
+use nodecfg::desired::{Checks, ContentHash, PoolTarget, build};
 use nodecfg::document::Document;
 
 use super::fleet;
@@ -23,7 +23,9 @@ pub fn rendering(criterion: &mut Criterion) {
 
     let mut group = criterion.benchmark_group("200 pools");
     group.sample_size(20);
-    group.bench_function("from files to rendered configurations", |bencher| bencher.iter(|| build(&snapshot)));
+    group.bench_function("from files to rendered configurations", |bencher| {
+        bencher.iter(|| build(&snapshot, &Checks::default()))
+    });
     let bytes = rendered.iter().map(|rendered| rendered.canonical.len()).sum::<usize>();
     group.throughput(Throughput::Bytes(u64::try_from(bytes).unwrap()));
     group.bench_function("canonical form and hash", |bencher| {

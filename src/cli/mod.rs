@@ -9,6 +9,7 @@ use std::process::{ExitCode, Termination as _};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+mod actions;
 mod cluster_args;
 mod completions;
 mod diff;
@@ -16,6 +17,7 @@ mod exit;
 mod failure;
 mod logging;
 mod observe;
+mod output;
 mod repository_args;
 mod run;
 mod sandbox;
@@ -28,6 +30,7 @@ mod verify;
 
 pub use exit::Exit;
 use failure::Failure;
+use output::Output;
 use terminal::{Color, Terminal};
 
 use crate::report::Format;
@@ -37,10 +40,11 @@ use crate::report::Format;
 #[command(name = "nodecfg", version, propagate_version = true, after_help = exit::TABLE, max_term_width = 100)]
 #[command(disable_help_subcommand = true)]
 pub struct Cli {
-    /// How to write the result: text, json (a document, or a line per event from sync and verify), yaml or markdown.
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    /// How to write the result: text, json (a document, or a line per event from sync and verify), yaml or markdown; validate
+    /// also writes sarif and junit.
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Text, value_name = "FORMAT")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 100)]
-    output: Format,
+    output: Output,
     /// When to use colours: auto (on a terminal, unless NO_COLOR is set), always or never.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 101)]
@@ -89,7 +93,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let mut terminal = Terminal::standard(cli.color);
     logging::start(cli.verbose, terminal.colored_err(), terminal.foot.clone());
-    let format = cli.output;
+    let format = cli.output.format().unwrap_or(Format::Text);
     let result = dispatch(cli, &mut terminal);
     let exit = result.unwrap_or_else(|failure| failure.report(&mut terminal, format));
     match terminal.out.flush() {
@@ -113,16 +117,16 @@ fn usage_message(error: &clap::Error) -> String {
 }
 
 fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let format = cli.output;
+    let format = cli.output.format();
     match cli.command {
-        Command::Validate(args) => validate::run(&args, format, terminal),
-        Command::Schema(args) => schema::run(&args, terminal),
-        Command::Completions(args) => completions::run(&args, terminal),
-        Command::Diff(args) => block_on(diff::run(&args, format, cli.verbose, terminal)),
-        Command::Sync(args) => block_on(sync::run(&args, format, cli.verbose, terminal)),
-        Command::Verify(args) => block_on(verify::run(&args, format, cli.verbose, terminal)),
-        Command::Status(args) => block_on(status::run(&args, format, terminal)),
-        Command::Sandbox(args) => block_on(sandbox::run(&args, terminal)),
+        Command::Validate(args) => validate::run(&args, cli.output.shape(), cli.verbose, terminal),
+        Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
+        Command::Completions(args) => format.and_then(|_| completions::run(&args, terminal)),
+        Command::Diff(args) => block_on(diff::run(&args, format?, cli.verbose, terminal)),
+        Command::Sync(args) => block_on(sync::run(&args, format?, cli.verbose, terminal)),
+        Command::Verify(args) => block_on(verify::run(&args, format?, cli.verbose, terminal)),
+        Command::Status(args) => block_on(status::run(&args, format?, terminal)),
+        Command::Sandbox(args) => format.and_then(|_| block_on(sandbox::run(&args, terminal))),
     }
 }
 

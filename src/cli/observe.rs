@@ -19,7 +19,7 @@ pub(super) struct Planned {
 
 /// Says what the repository's author may want to know, on standard error.
 pub(super) fn warn(loaded: &Loaded, terminal: &mut Terminal) -> Result<(), Failure> {
-    Ok(findings::each(&mut terminal.err, &loaded.snapshot, &loaded.findings)?)
+    Ok(findings::each(&mut terminal.err, &loaded.snapshot, loaded.findings.iter())?)
 }
 
 /// Looks at the cluster, makes the plan, and checks its invariants.

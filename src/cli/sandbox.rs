@@ -108,7 +108,12 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Fa
     let kubelet = args.kubernetes_version.kubelet();
     let specs = match &args.repo {
         Some(path) => {
-            let repository = super::repository_args::RepositoryArgs { path: path.clone(), rev: None, worktree: false };
+            let repository = super::repository_args::RepositoryArgs {
+                path: path.clone(),
+                rev: None,
+                worktree: false,
+                lenient: false,
+            };
             fitted_nodes(&repository.load()?.desired, args.nodes, kubelet, terminal)?
         }
         None => {

@@ -1,30 +1,276 @@
-//! `nodecfg validate`: is this repository good?
+//! `nodecfg validate`: are these repositories and configurations good?
 
-use super::repository_args::RepositoryArgs;
-use super::{Exit, Failure, Terminal};
-use crate::desired::{Built, build};
-use crate::finding;
-use crate::report::{self, Format, findings};
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Read a repository and report everything that is wrong with it.
+use super::repository_args::{open_repository, parse_kubernetes_version};
+use super::{Exit, Failure, Terminal, actions};
+use crate::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
+use crate::finding::{Finding, Gate, Place};
+use crate::kubelet::Minor;
+use crate::kubelet::minor::NEWEST_RELEASED;
+use crate::report::findings::Texts;
+use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
+use crate::repository::{OpenOptions, Snapshot, SnapshotFile, read_file};
+
+/// Check repositories and KubeletConfiguration files, and report everything that is wrong with them.
 ///
-/// Needs no cluster. Ends with exit code 3 when the repository cannot be used as it is.
+/// Says what kubelets of the versions in question would do with each configuration, and what nodecfg finds beyond that.
+/// Needs no cluster. Ends with exit code 3 when a file cannot be read, has an error, or when there is nothing to check.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    #[command(flatten)]
-    repository: RepositoryArgs,
+    /// Folders of a configuration repository, KubeletConfiguration files, or - for standard input [default: .]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Also check the files named in this one, one a line; - for standard input.
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+    /// Kubelet versions to check for, such as 1.36; several with commas. Default: what a pool's spec.kubernetesVersion
+    /// says, or else the newest release that nodecfg knows.
+    #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = parse_kubernetes_version)]
+    kubernetes_version: Vec<Minor>,
+    /// Only warn of what the kubelet would drop or misread without a word: unknown fields, duplicate keys, ambiguous values.
+    #[arg(long)]
+    lenient: bool,
+    /// Branch, tag or commit to read, instead of HEAD. Uncommitted changes are never part of it.
+    #[arg(long, value_name = "REV", env = "NODECFG_REV", conflicts_with = "worktree")]
+    rev: Option<String>,
+    /// Read the files as they lie in the folder, uncommitted changes included.
+    #[arg(long)]
+    worktree: bool,
 }
 
-pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let snapshot = args.repository.snapshot()?;
-    let Built { findings: mut found, desired } = build(&snapshot);
-    finding::sort(&mut found);
-    let pools = desired.as_ref().map_or(0, |desired| desired.pools.len());
-    match format {
-        Format::Text => findings::text(&mut terminal.out, &snapshot, &found, pools)?,
-        Format::Json => report::json(&mut terminal.out, &findings::document(&snapshot, &found)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &findings::document(&snapshot, &found)?)?,
-        Format::Markdown => findings::markdown(&mut terminal.out, &found, pools)?,
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg validate                                     the repository here
+  nodecfg validate --kubernetes-version 1.36,1.37      before an upgrade
+  nodecfg validate nodes/*.yaml --lenient              files on their own
+  git ls-files '*kubelet*.yaml' | nodecfg validate --files-from -
+  nodecfg validate -o sarif > nodecfg.sarif            for code scanning";
+
+pub(super) fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let targets = args.targets()?;
+    let location = actions::location();
+    let mut run = Run {
+        args,
+        checks: args.checks(),
+        alone: targets.len() == 1,
+        renderer: renderer(shape, verbose > 0, location.clone()),
+        totals: Totals::default(),
+        annotated: actions::are_here().then_some(location),
+    };
+    for target in &targets {
+        if target != Path::new("-") && target.is_dir() {
+            run.repository(target, terminal)?;
+        } else if args.worktree || args.rev.is_some() {
+            return Err(Failure::usage(
+                format!("--rev and --worktree are about repositories, and {} is a file", target.display()),
+                "name the folder of the repository, or leave the option out: files are read as they are",
+            ));
+        } else {
+            run.file(target, terminal)?;
+        }
     }
-    Ok(if desired.is_none() { Exit::InvalidRepository } else { Exit::Done })
+    if run.totals.files == 0 && run.totals.pools == 0 && run.totals.errors == 0 {
+        run.nothing("no file was named", terminal)?;
+    }
+    run.renderer.finish(&mut terminal.out, &run.totals)?;
+    Ok(if run.totals.is_valid() { Exit::Done } else { Exit::InvalidRepository })
+}
+
+impl Args {
+    /// Everything that is to be checked, in the order in which it was named.
+    fn targets(&self) -> Result<Vec<PathBuf>, Failure> {
+        let mut targets = self.paths.clone();
+        if let Some(list) = &self.files_from {
+            let cannot = |error: std::io::Error| {
+                let message = format!("cannot read the list of files {}: {error}", list.display());
+                Failure::usage(message, "name a text file with one path a line, or - for standard input")
+            };
+            let source: Box<dyn Read> = if list == Path::new("-") {
+                Box::new(std::io::stdin())
+            } else {
+                Box::new(std::fs::File::open(list).map_err(cannot)?)
+            };
+            for line in BufReader::new(source).lines() {
+                let line = line.map_err(cannot)?;
+                if !line.trim().is_empty() {
+                    targets.push(PathBuf::from(line.trim_end_matches('\r')));
+                }
+            }
+        } else if targets.is_empty() {
+            targets.push(PathBuf::from("."));
+        }
+        Ok(targets)
+    }
+
+    fn checks(&self) -> Checks {
+        let mut minors = self.kubernetes_version.clone();
+        minors.sort_unstable();
+        minors.dedup();
+        Checks {
+            gate: if self.lenient { Gate::Lenient } else { Gate::Strict },
+            kubelets: if minors.is_empty() {
+                Kubelets::Declared(vec![NEWEST_RELEASED])
+            } else {
+                Kubelets::Given(minors)
+            },
+        }
+    }
+}
+
+/// One run over many targets. Nothing of a target is kept once it is reported.
+struct Run<'a> {
+    args: &'a Args,
+    checks: Checks,
+    /// Whether there is one target only: then paths within a repository need not say which.
+    alone: bool,
+    renderer: Box<dyn Renderer>,
+    totals: Totals,
+    /// Where annotations point, if any are wanted.
+    annotated: Option<Location>,
+}
+
+impl Run<'_> {
+    fn file(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
+        let name = if path == Path::new("-") { "stdin".to_owned() } else { path.to_string_lossy().into_owned() };
+        let mut report = FileReport { file: name.clone(), ..FileReport::default() };
+        let mut text = None;
+        match read_file(path, &name) {
+            SnapshotFile::Unusable(finding) => report.findings.push(*finding),
+            SnapshotFile::Text(read) => {
+                let minors = self.checks.kubelets.among(&[]);
+                let checked = check_file(&name, &read, minors, self.checks.gate);
+                (report.verdicts, report.findings) = (checked.verdicts, checked.findings);
+                self.assume(&report.verdicts);
+                text = Some(read);
+            }
+        }
+        self.totals.files += 1;
+        let texts = OneText { name, text };
+        self.report(&Batch { root: "", files: &[report], findings: &[], texts: &texts }, terminal)
+    }
+
+    fn repository(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
+        let (rev, worktree) = (self.args.rev.clone(), self.args.worktree);
+        let opened = open_repository(&OpenOptions { path: path.to_owned(), revision: rev, worktree });
+        let snapshot = match opened {
+            Ok(snapshot) => snapshot,
+            Err(Failure::Repository(error)) if !self.alone => {
+                let finding = Finding::error("repository", error.to_string()).help(error.help());
+                return self.general(&[finding], terminal);
+            }
+            Err(failure) => return Err(failure),
+        };
+        let Built { desired, mut findings, checked } = build(&snapshot, &self.checks);
+        self.totals.pools += desired.as_ref().map_or(checked.len(), |desired| desired.pools.len());
+        for pool in checked.iter().filter(|pool| !pool.declared) {
+            self.assume(&pool.verdicts);
+        }
+        if desired.is_some_and(|desired| desired.pools.is_empty()) {
+            findings.retain(|finding| finding.code != "no-pools");
+            findings.insert(0, nothing_checked(&format!("{} has no pools", path.display())));
+        }
+        let prefix = if self.alone { String::new() } else { format!("{}/", path.display()) };
+        let (files, others) = by_file(&snapshot, findings, checked, &prefix);
+        let root = if self.alone { path.to_string_lossy().into_owned() } else { String::new() };
+        let texts = Rooted { prefix: &prefix, snapshot: &snapshot };
+        self.report(&Batch { root: &root, files: &files, findings: &others, texts: &texts }, terminal)
+    }
+
+    fn nothing(&mut self, why: &str, terminal: &mut Terminal) -> Result<(), Failure> {
+        self.general(&[nothing_checked(why)], terminal)
+    }
+
+    fn general(&mut self, findings: &[Finding], terminal: &mut Terminal) -> Result<(), Failure> {
+        let texts = OneText { name: String::new(), text: None };
+        self.report(&Batch { root: "", files: &[], findings, texts: &texts }, terminal)
+    }
+
+    fn report(&mut self, batch: &Batch<'_>, terminal: &mut Terminal) -> Result<(), Failure> {
+        self.totals.add(batch);
+        self.renderer.batch(&mut terminal.out, batch)?;
+        if let Some(location) = &self.annotated {
+            annotations::write(&mut terminal.err, batch, location)?;
+        }
+        Ok(())
+    }
+
+    /// Remembers that nobody named the version of these answers.
+    fn assume(&mut self, verdicts: &[crate::verdict::Verdict]) {
+        if matches!(self.checks.kubelets, Kubelets::Declared(_)) {
+            self.totals.assumed = verdicts.first().map(|verdict| verdict.minor).or(self.totals.assumed);
+        }
+    }
+}
+
+fn nothing_checked(why: &str) -> Finding {
+    Finding::error("nothing-checked", format!("nothing was checked: {why}")).help(
+        "name a repository, which has its pools in folders pools/<pool>, or KubeletConfiguration files one by one, as in \
+         `nodecfg validate nodes/*.yaml`",
+    )
+}
+
+/// The findings and verdicts of a repository by file; what belongs to no file comes apart.
+fn by_file(
+    snapshot: &Snapshot,
+    findings: Vec<Finding>,
+    checked: Vec<CheckedPool>,
+    prefix: &str,
+) -> (Vec<FileReport>, Vec<Finding>) {
+    let mut files: std::collections::BTreeMap<String, FileReport> = std::collections::BTreeMap::new();
+    for file in snapshot.files.keys() {
+        files.insert(file.clone(), FileReport::default());
+    }
+    let mut others = Vec::new();
+    for mut finding in findings {
+        let file = finding.place.as_ref().map(|place| place.file.to_string());
+        for place in finding.place.iter_mut().chain(finding.related.iter_mut().map(|(place, _)| place)) {
+            root(place, prefix);
+        }
+        match file {
+            Some(file) => files.entry(file).or_default().findings.push(finding),
+            None => others.push(finding),
+        }
+    }
+    for mut pool in checked {
+        for verdict in &mut pool.verdicts {
+            verdict.unknown.iter_mut().for_each(|unknown| root(&mut unknown.place, prefix));
+        }
+        files.entry(pool.path).or_default().verdicts = pool.verdicts;
+    }
+    let reports = files.into_iter().map(|(file, report)| FileReport { file: format!("{prefix}{file}"), ..report });
+    (reports.collect(), others)
+}
+
+fn root(place: &mut Place, prefix: &str) {
+    if !prefix.is_empty() {
+        place.file = format!("{prefix}{}", place.file).into();
+    }
+}
+
+/// The text of a file that was named on its own.
+struct OneText {
+    name: String,
+    text: Option<Arc<str>>,
+}
+
+impl Texts for OneText {
+    fn text_of(&self, file: &str) -> Option<&Arc<str>> {
+        if file == self.name { self.text.as_ref() } else { None }
+    }
+}
+
+/// The texts of a repository among several.
+struct Rooted<'a> {
+    prefix: &'a str,
+    snapshot: &'a Snapshot,
+}
+
+impl Texts for Rooted<'_> {
+    fn text_of(&self, file: &str) -> Option<&Arc<str>> {
+        self.snapshot.text(file.strip_prefix(self.prefix)?)
+    }
 }

@@ -8,14 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::checked::{Checks, told_once};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
 use super::{Desired, LabelSelector, POOL_LABEL, Pool, PoolTarget, read};
 use crate::document::{Document, PatchKind, kind_of_patch};
-use crate::finding::{Finding, Place, any_error, sort};
+use crate::finding::{Finding, Place, any_error};
 use crate::names::{FleetName, PoolName};
 use crate::repository::{Snapshot, SnapshotFile};
+use crate::verdict::Verdict;
 
 /// The name of the fleet's file.
 pub const FLEET_FILE: &str = "nodecfg.yaml";
@@ -29,28 +31,50 @@ pub struct Built {
     pub desired: Option<Desired>,
     /// Everything found, in order.
     pub findings: Vec<Finding>,
+    /// The kubelets' answers to each pool's configuration, also where something else is wrong. A pool is not among them
+    /// when its configuration cannot be put together, or is local.
+    pub checked: Vec<CheckedPool>,
+}
+
+/// The kubelets' answers to the configuration of one pool.
+#[derive(Debug, Clone)]
+pub struct CheckedPool {
+    /// The pool.
+    pub name: PoolName,
+    /// Path of its `kubelet.yaml`, or of its `pool.yaml` where it has none.
+    pub path: String,
+    /// Whether the pool says which kubelets its nodes have.
+    pub declared: bool,
+    /// The answers, oldest version first.
+    pub verdicts: Vec<Verdict>,
 }
 
 /// Reads what a snapshot asks for, with all findings, those of the snapshot itself among them.
 #[must_use]
-pub fn build(snapshot: &Snapshot) -> Built {
-    let mut files =
-        Files { snapshot, read: BTreeMap::new(), checked: BTreeSet::new(), findings: snapshot.findings.clone() };
+pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
+    let mut files = Files {
+        snapshot,
+        checks,
+        read: BTreeMap::new(),
+        checked: BTreeSet::new(),
+        findings: snapshot.findings.clone(),
+        pools: Vec::new(),
+    };
     let desired = files.desired();
     files.report_unused();
-    let mut findings = files.findings;
-    sort(&mut findings);
     // A file that several pools use may have been found wanting for each.
-    findings.dedup();
-    Built { desired: desired.filter(|_| !any_error(&findings)), findings }
+    let findings = told_once(files.findings);
+    Built { desired: desired.filter(|_| !any_error(&findings)), findings, checked: files.pools }
 }
 
 /// The files of a snapshot, each read and reported on once.
 struct Files<'s> {
     snapshot: &'s Snapshot,
+    checks: &'s Checks,
     read: BTreeMap<String, Option<Arc<Document>>>,
     checked: BTreeSet<String>,
     findings: Vec<Finding>,
+    pools: Vec<CheckedPool>,
 }
 
 impl Files<'_> {
@@ -146,11 +170,17 @@ impl Files<'_> {
         } else {
             let layers = self.layers(&folder, &spec, has_kubelet.then_some(kubelet_path.as_str()))?;
             let path = if has_kubelet { kubelet_path } else { pool_path };
-            PoolTarget::Config(Box::new(render(&layers, fleet, &name, path, &mut self.findings)?))
+            let minors = self.checks.kubelets.among(&spec.kubernetes_version);
+            let (rendered, verdicts) =
+                render(&layers, fleet, &name, path, minors, self.checks.gate, &mut self.findings)?;
+            let declared = !spec.kubernetes_version.is_empty();
+            self.pools.push(CheckedPool { name: name.clone(), path: rendered.path.clone(), declared, verdicts });
+            PoolTarget::Config(Box::new(rendered))
         };
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let policy = spec.rollout.policy(&defaults.rollout);
-        Some(Pool { name, selector, priority: spec.priority, policy, target, place })
+        let kubelets = spec.kubernetes_version;
+        Some(Pool { name, selector, priority: spec.priority, policy, target, kubelets, place })
     }
 
     /// What a `pool.yaml` says, and whether it is without errors.
@@ -241,24 +271,37 @@ impl Files<'_> {
 
     /// A KubeletConfiguration, its fields checked once.
     fn file(&mut self, path: &str) -> Option<Arc<Document>> {
-        let document = self.document(path)?;
-        if self.checked.insert(path.to_owned()) {
-            kubelet_file::check(&document, &mut self.findings);
+        let before = self.findings.len();
+        let document = self.document(path);
+        if let Some(document) = &document
+            && self.checked.insert(path.to_owned())
+        {
+            kubelet_file::check(document, &mut self.findings);
         }
-        Some(document)
+        self.lower(before);
+        document
     }
 
     /// A patch, its fields checked once. What a JSON patch adds is checked in the result.
     fn patch(&mut self, path: &str) -> Option<Arc<Document>> {
-        let document = self.document(path)?;
-        if self.checked.insert(path.to_owned()) {
+        let before = self.findings.len();
+        let document = self.document(path);
+        if let Some(document) = &document
+            && self.checked.insert(path.to_owned())
+        {
             match kind_of_patch(&document.root) {
-                Ok(PatchKind::Merge) => kubelet_file::check(&document, &mut self.findings),
+                Ok(PatchKind::Merge) => kubelet_file::check(document, &mut self.findings),
                 Ok(PatchKind::Json) => {}
                 Err(finding) => self.findings.push(*finding),
             }
         }
-        Some(document)
+        self.lower(before);
+        document
+    }
+
+    /// Grades what was found since as the gate has it.
+    fn lower(&mut self, before: usize) {
+        self.checks.gate.apply(self.findings.get_mut(before..).unwrap_or_default());
     }
 
     /// A file as a document. Findings are reported on the first reading.

@@ -16,15 +16,21 @@ pub(super) struct Fields<'n> {
 /// The finding for a key that nothing knows.
 pub(super) fn unknown(key: &str, path: &str, entry: &Entry, help: String) -> Finding {
     let owner = if path.is_empty() { "here".to_owned() } else { format!("in `{path}`") };
-    Finding::error("unknown-field", format!("there is no field {key:?} {owner}")).at(entry.key_place.clone()).help(help)
+    Finding::error("unknown-field", format!("there is no field {key:?} {owner}"))
+        .at(entry.key_place.clone())
+        .field(path_of(path, key))
+        .help(help)
 }
 
 /// The finding for a value of another type than its field's, or for a file at the empty path; `None` when the value was already found to be ambiguous.
 pub(super) fn wrong_type(path: &str, expected: &str, node: &Node) -> Option<Finding> {
     let what = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
-    let finding = Finding::error("wrong-type", format!("{what} must be {expected}, not {}", node.describe()))
+    let mut finding = Finding::error("wrong-type", format!("{what} must be {expected}, not {}", node.describe()))
         .at(node.place.clone())
         .label(format!("must be {expected}"));
+    if !path.is_empty() {
+        finding = finding.field(path);
+    }
     let Value::Scalar(scalar) = &node.value else { return Some(finding) };
     if scalar.ambiguity().is_some() {
         return None;
@@ -127,7 +133,9 @@ impl<'n> Fields<'n> {
 
     /// The finding for a value of the right type that cannot be.
     pub(super) fn bad_value(&self, key: &str, node: &Node, problem: &str) -> Finding {
-        Finding::error("bad-value", format!("`{}`: {problem}", self.path(key))).at(node.place.clone())
+        Finding::error("bad-value", format!("`{}`: {problem}", self.path(key)))
+            .at(node.place.clone())
+            .field(self.path(key))
     }
 }
 

@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{LabelSelector, MaxUnavailable, RolloutPolicy};
 use crate::finding::Place;
+use crate::kubelet::Minor;
 use crate::kubelet::risk::Class;
 use crate::names::NamespaceName;
 
@@ -85,6 +86,10 @@ pub struct NodePoolSpec {
     pub priority: i64,
     /// What the nodes run.
     pub kubelet: KubeletSpec,
+    /// The Kubernetes version of the nodes' kubelets, such as "1.36", or several while the pool is being upgraded: what the
+    /// configuration is checked for where no cluster is asked.
+    #[schemars(with = "KubernetesVersions")]
+    pub kubernetes_version: Vec<Minor>,
     /// How to roll out; what is not set is the fleet's.
     pub rollout: RolloutSpec,
 }
@@ -154,6 +159,24 @@ pub struct FileRef {
     pub path: String,
     /// Where it was written.
     pub place: Place,
+}
+
+/// The schema of one version or several.
+enum KubernetesVersions {}
+
+impl JsonSchema for KubernetesVersions {
+    fn schema_name() -> Cow<'static, str> {
+        "KubernetesVersions".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let known: Vec<String> = Minor::all().map(|minor| minor.0.to_string()).collect();
+        let one = json_schema!({"type": "string", "pattern": format!(r"^v?1\.({})([-.+].*)?$", known.join("|"))});
+        json_schema!({
+            "description": "A Kubernetes version, or a list of them. In quotes: 1.30 without them is the number 1.3.",
+            "anyOf": [one, {"type": "array", "minItems": 1, "items": one}],
+        })
+    }
 }
 
 /// The schema of a duration in Go's syntax.

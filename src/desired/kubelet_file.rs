@@ -24,7 +24,7 @@ pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
             && found != wanted
         {
             let finding = Finding::error(code, format!("`{key}` is {found:?}; a kubelet takes {wanted} alone"));
-            findings.push(finding.at(node.place.clone()).help(format!("write {key}: {wanted}")));
+            findings.push(finding.at(node.place.clone()).field(key).help(format!("write {key}: {wanted}")));
         }
     }
     object(map, "", "", findings);
@@ -37,6 +37,7 @@ pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
             findings.push(
                 Finding::error("missing-field", format!("the configuration has no `{key}`"))
                     .at(document.root.place.clone())
+                    .field(key)
                     .help(format!("write {key}: {wanted}")),
             );
         }
@@ -81,7 +82,7 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
         let (least, largest) = (i128::from(field.least()), i128::from(field.largest()));
         if !(least..=largest).contains(&number) {
             let message = format!("`{path}`: {number} is beyond what the field holds, {least} to {largest}");
-            findings.push(Finding::error("bad-value", message).at(node.place.clone()));
+            findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path));
         }
     }
     match &node.value {

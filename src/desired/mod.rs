@@ -9,10 +9,12 @@ use serde::Serialize;
 use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::document::Document;
 use crate::finding::Place;
+use crate::kubelet::Minor;
 use crate::kubelet::risk::Class;
 use crate::names::{CommitId, FleetName, NamespaceName, PoolName};
 
 mod build;
+mod checked;
 mod fields;
 pub mod formats;
 pub mod hash;
@@ -24,7 +26,8 @@ mod scenarios;
 pub mod schema;
 pub mod selector;
 
-pub use build::{Built, DEFAULT_FLEET, FLEET_FILE, build};
+pub use build::{Built, CheckedPool, DEFAULT_FLEET, FLEET_FILE, build};
+pub use checked::{Checked, Checks, Kubelets, check_document, check_file, told_once};
 pub use hash::ContentHash;
 pub use selector::LabelSelector;
 
@@ -57,6 +60,8 @@ pub struct Pool {
     pub policy: RolloutPolicy,
     /// What its nodes shall run.
     pub target: PoolTarget,
+    /// The kubelets that it says its nodes have; empty when it does not say.
+    pub kubelets: Vec<Minor>,
     /// Where the pool is declared: `pool.yaml`, or the `kubelet.yaml` of a pool without one.
     pub place: Place,
 }

@@ -13,8 +13,8 @@ use super::formats::{
 use super::selector::{LabelSelector, Operator, Requirement};
 use crate::document::{Document, Node, Reading, path_of};
 use crate::finding::{Finding, Place};
-use crate::kubelet::duration;
 use crate::kubelet::risk::Class;
+use crate::kubelet::{Minor, duration};
 use crate::names::{FleetName, NamespaceName, check_label_key, check_label_value};
 use crate::spelling::nearest;
 
@@ -25,7 +25,7 @@ pub(super) const METADATA: [&str; 1] = ["name"];
 /// The keys of a Fleet's `spec`.
 pub(super) const FLEET_SPEC: [&str; 2] = ["namespace", "rollout"];
 /// The keys of a NodePool's `spec`.
-pub(super) const POOL_SPEC: [&str; 4] = ["nodeSelector", "priority", "kubelet", "rollout"];
+pub(super) const POOL_SPEC: [&str; 5] = ["nodeSelector", "priority", "kubelet", "kubernetesVersion", "rollout"];
 /// The keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// The keys of `spec.rollout`.
@@ -94,6 +94,7 @@ pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Fi
                 local: kubelet.boolean("local", findings).unwrap_or_default(),
             };
         }
+        spec.kubernetes_version = kubernetes_version(&fields, findings);
         spec.rollout = rollout(&fields, findings);
     }
     let metadata = Metadata { name: folder.to_owned() };
@@ -170,6 +171,34 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         paused: fields.boolean("paused", findings),
         allow_disruption: allow_disruption(&fields, findings),
     }
+}
+
+fn kubernetes_version(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<Minor> {
+    const KEY: &str = "kubernetesVersion";
+    let Some(node) = spec.get(KEY) else { return Vec::new() };
+    let path = spec.path(KEY);
+    let listed: Vec<(String, &Node)> = match node.sequence() {
+        Some([]) => {
+            findings.push(spec.bad_value(KEY, node, "the list is empty").help("name a version, or leave it out"));
+            return Vec::new();
+        }
+        Some(items) => items.iter().enumerate().map(|(at, item)| (format!("{path}[{at}]"), item)).collect(),
+        None => vec![(path, node)],
+    };
+    let mut minors = Vec::new();
+    for (path, node) in listed {
+        let Some(version) = text(node, &path, findings) else { continue };
+        match Minor::parse_known(version) {
+            Ok(minor) => minors.push(minor),
+            Err(problem) => {
+                let message = format!("`{path}`: {problem}");
+                findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path));
+            }
+        }
+    }
+    minors.sort_unstable();
+    minors.dedup();
+    minors
 }
 
 fn allow_disruption(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Class> {

@@ -7,11 +7,14 @@
 use std::sync::Arc;
 
 use super::Rendered;
+use super::checked::check_document;
 use super::hash::ContentHash;
 use super::kubelet_file;
 use crate::document::{Document, Node, PatchKind, Syntax, apply_json_patch, kind_of_patch, lay_over, without_nulls};
-use crate::finding::Finding;
+use crate::finding::{Finding, Gate};
+use crate::kubelet::Minor;
 use crate::names::{FleetName, PoolName};
+use crate::verdict::Verdict;
 
 /// The files of a pool's configuration, in the order in which they are laid over each other.
 pub(super) struct Layers {
@@ -54,14 +57,17 @@ pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Docu
     Some(document)
 }
 
-/// Renders the configuration of a pool. `None` when an error was found.
+/// Renders the configuration of a pool, and asks what kubelets of these versions do with it. `None` when the files do not
+/// make one; what is wrong with the one that they make is a finding.
 pub(super) fn render(
     layers: &Layers,
     fleet: &FleetName,
     pool: &PoolName,
     path: String,
+    minors: &[Minor],
+    gate: Gate,
     findings: &mut Vec<Finding>,
-) -> Option<Rendered> {
+) -> Option<(Rendered, Vec<Verdict>)> {
     let mut problems = Vec::new();
     let merged = merge(layers, &mut problems);
     if let Some(document) = &merged {
@@ -71,22 +77,32 @@ pub(super) fn render(
     for problem in &mut problems {
         problem.message = format!("pool {pool}: {}", problem.message);
     }
+    let mut verdicts = Vec::new();
     if let Some(document) = &merged {
         kubelet_file::check(document, &mut problems);
+        let checked = check_document(document, minors);
+        verdicts = checked.verdicts;
+        problems.extend(checked.findings.into_iter().map(|finding| of_pool(finding, pool)));
     }
-    if !problems.is_empty() {
-        // Values keep their places, so that what was found in a file is found again here.
-        for problem in problems {
-            if !findings.contains(&problem) {
-                findings.push(problem);
-            }
+    gate.apply(&mut problems);
+    // Values keep their places, so that what was found in a file is found again here.
+    for problem in problems {
+        if !findings.contains(&problem) {
+            findings.push(problem);
         }
-        return None;
     }
     let document = merged?;
     let canonical = document.canonical();
     let hash = ContentHash::of(canonical.as_bytes());
     // Two DNS labels and ten characters stay far below the 253 of an object name.
     let config_map = format!("{fleet}-{pool}-{}", hash.short());
-    Some(Rendered { document, canonical, hash, config_map, path })
+    Some((Rendered { document, canonical, hash, config_map, path }, verdicts))
+}
+
+/// Names the pool where a finding is about what no file says, such as a default.
+fn of_pool(mut finding: Finding, pool: &PoolName) -> Finding {
+    if finding.place.as_ref().is_none_or(|place| place.len == 0) {
+        finding.message = format!("pool {pool}: {}", finding.message);
+    }
+    finding
 }

@@ -14,7 +14,7 @@ const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConf
 const POOL: &str = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: gpu}\n";
 
 fn built(files: &[(&str, &str)]) -> Built {
-    build(&Snapshot::of_texts(files.iter().copied()))
+    build(&Snapshot::of_texts(files.iter().copied()), &Checks::default())
 }
 
 fn good(files: &[(&str, &str)]) -> Desired {
@@ -117,7 +117,7 @@ fn golden_vectors() {
 
 #[test]
 fn the_example_is_without_findings() {
-    let built = build(&examples("repo-layout"));
+    let built = build(&examples("repo-layout"), &Checks::default());
     assert_eq!(built.findings, []);
     let desired = built.desired.expect("no errors");
     assert_eq!(desired.fleet.as_str(), "example");
@@ -142,7 +142,7 @@ fn the_example_is_without_findings() {
 
 #[test]
 fn the_smallest_example_has_at_most_notes() {
-    let built = build(&examples("zero-config"));
+    let built = build(&examples("zero-config"), &Checks::default());
     assert!(built.findings.iter().all(|f| f.severity == crate::finding::Severity::Note), "{:?}", built.findings);
     assert_eq!(built.desired.map(|d| d.pools.len()), Some(2));
 }

@@ -31,12 +31,17 @@ fn schema<T: JsonSchema>(name: &str) -> Value {
     schema
 }
 
-/// Drops the defaults that come from the types alone (a null for what is not set, a duration's insides; descriptions
+/// Drops the defaults that come from the types alone (a null or an empty list for what is not set, a duration's insides; descriptions
 /// say what holds then), and the line breaks of the source from descriptions.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
-            if map.get("default").is_some_and(|default| default.is_null() || default.is_object()) {
+            let nothing = |default: &Value| match default {
+                Value::Null | Value::Object(_) => true,
+                Value::Array(items) => items.is_empty(),
+                _ => false,
+            };
+            if map.get("default").is_some_and(nothing) {
                 map.shift_remove("default");
             }
             if let Some(Value::String(text)) = map.get_mut("description") {
@@ -124,6 +129,13 @@ mod tests {
             ("spec: {nodeSelector: {matchExpressions: [{key: a, operator: in}]}}", false),
             ("spec: {nodeSelector: {matchExpressions: [{operator: Exists}]}}", false),
             ("spec: {nodeSelector: {matchLabels: {a: 1}}}", false),
+            ("spec: {kubernetesVersion: '1.30'}", true),
+            ("spec: {kubernetesVersion: [v1.21.14-eks-1, '1.37']}", true),
+            ("spec: {kubernetesVersion: 1.30}", false),
+            ("spec: {kubernetesVersion: '1.38'}", false),
+            ("spec: {kubernetesVersion: '1.36x'}", false),
+            ("spec: {kubernetesVersion: []}", false),
+            ("spec: {kubernetesVersion: ['1.36', 1]}", false),
             ("spec: {priority: 1.5}", false),
             ("spec: {kubelet: {patches: a.yaml}}", false),
             ("spec: []", false),

@@ -32,7 +32,7 @@ impl Minor {
     /// # Errors
     /// A sentence that says which versions there are.
     pub fn parse_known(text: &str) -> Result<Self, String> {
-        match Self::parse(text.trim()) {
+        match Self::parse(text) {
             Some(minor) if minor.is_known() => Ok(minor),
             Some(minor) => Err(format!("nothing is known of kubelet {minor}, only of {OLDEST} to {NEWEST}")),
             None => Err(format!("{text:?} is no Kubernetes version, such as {NEWEST_RELEASED}")),
@@ -83,7 +83,7 @@ mod tests {
         ] {
             assert_eq!(Minor::parse(text), minor.map(Minor), "{text}");
         }
-        assert_eq!(Minor::parse_known(" v1.37.0-beta.0 "), Ok(NEWEST));
+        assert_eq!(Minor::parse_known("v1.37.0-beta.0"), Ok(NEWEST));
         for (text, problem) in [
             ("1.15", "nothing is known of kubelet 1.15, only of 1.16 to 1.37"),
             ("1.38", "nothing is known of kubelet 1.38, only of 1.16 to 1.37"),

@@ -2,7 +2,6 @@
 //! that its durations and quantities are made of. Facts only; what nodecfg makes of them is said elsewhere.
 
 pub mod address;
-pub mod bounds;
 pub mod direction;
 pub mod duration;
 pub mod fields;

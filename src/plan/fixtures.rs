@@ -59,6 +59,7 @@ pub(crate) fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
         priority: 0,
         policy,
         target: PoolTarget::Config(Box::new(rendered(name, max_pods))),
+        kubelets: Vec::new(),
         place: Place::whole_file(format!("pools/{name}/pool.yaml")),
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use serde_json::{Value, json};
@@ -12,7 +13,24 @@ use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
 use super::{FORMAT_VERSION, count};
 use crate::finding::{Finding, Place, Severity};
+use crate::kubelet::Minor;
+use crate::kubelet::rules::{self, RuleStage};
 use crate::repository::Snapshot;
+
+/// The texts that findings point into.
+pub trait Texts {
+    /// The text of a file by its path, as it was read.
+    fn text_of(&self, file: &str) -> Option<&Arc<str>>;
+}
+
+impl Texts for Snapshot {
+    fn text_of(&self, file: &str) -> Option<&Arc<str>> {
+        self.text(file)
+    }
+}
+
+/// The longest line, in bytes, that is shown. A file on one line would fill the screen with every finding.
+const MAX_LINE: usize = 400;
 
 /// How wide reports are. Fixed, so that the same findings give the same bytes.
 const WIDTH: usize = 100;
@@ -22,15 +40,16 @@ const WIDTH: usize = 100;
 struct Shown<'a> {
     finding: &'a Finding,
     source: Option<NamedSource<String>>,
+    code: String,
     help: Option<String>,
 }
 
 impl<'a> Shown<'a> {
-    fn new(finding: &'a Finding, snapshot: &Snapshot) -> Self {
+    fn new(finding: &'a Finding, texts: &dyn Texts) -> Self {
         let source = finding.place.as_ref().and_then(|place| {
-            let text = snapshot.text(&place.file)?;
+            let text = texts.text_of(&place.file)?;
             // A file that is empty or a place that is the whole file has nothing to underline.
-            (place.offset.saturating_add(place.len) <= text.len() && !text.is_empty())
+            (place.offset.saturating_add(place.len) <= text.len() && !text.is_empty() && shows(text, finding))
                 .then(|| NamedSource::new(&place.file, text.to_string()).with_language("yaml"))
         });
         let elsewhere =
@@ -42,7 +61,65 @@ impl<'a> Shown<'a> {
             .map(|(place, words)| format!("{words}: {place}"))
             .collect();
         help.extend(finding.help.clone());
-        Self { finding, source, help: (!help.is_empty()).then(|| help.join("\n")) }
+        let code = match who(finding) {
+            Some(who) => format!("{} ({who})", finding.code),
+            None => finding.code.to_owned(),
+        };
+        Self { finding, source, code, help: (!help.is_empty()).then(|| help.join("\n")) }
+    }
+}
+
+/// Whether the lines that a finding points at, and those around them, are short enough to be shown.
+fn shows(text: &str, finding: &Finding) -> bool {
+    let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
+    places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).all(|place| {
+        let lines = text.lines().skip(place.line.saturating_sub(2));
+        lines.take(3).all(|line| line.len() <= MAX_LINE)
+    })
+}
+
+/// The kubelets that a finding is about, and what they do: `kubelets 1.21 and 1.36 do not start on it`.
+#[must_use]
+pub fn who(finding: &Finding) -> Option<String> {
+    let minors = finding.kubelets.as_slice();
+    if minors.is_empty() {
+        return None;
+    }
+    let one = minors.len() == 1;
+    let does = match rules::lookup(finding.code).map(|rule| rule.stage) {
+        Some(RuleStage::Load) if one => " does not decode it",
+        Some(RuleStage::Load) => " do not decode it",
+        Some(RuleStage::Gates | RuleStage::Validate) if one => " refuses it",
+        Some(RuleStage::Gates | RuleStage::Validate) => " refuse it",
+        Some(RuleStage::Startup) if one => " does not start on it",
+        Some(RuleStage::Startup) => " do not start on it",
+        None => "",
+    };
+    Some(format!("{}{does}", kubelets(minors)))
+}
+
+/// `kubelet 1.36`, `kubelets 1.21 and 1.36`, `kubelets 1.16 to 1.23 and 1.36`.
+#[must_use]
+pub fn kubelets(minors: &[Minor]) -> String {
+    let mut runs: Vec<(Minor, Minor)> = Vec::new();
+    for minor in minors {
+        match runs.last_mut() {
+            Some((_, last)) if last.0 + 1 == minor.0 => *last = *minor,
+            _ => runs.push((*minor, *minor)),
+        }
+    }
+    let texts: Vec<String> = runs
+        .iter()
+        .flat_map(|(first, last)| match last.0 - first.0 {
+            0 => vec![first.to_string()],
+            1 => vec![first.to_string(), last.to_string()],
+            _ => vec![format!("{first} to {last}")],
+        })
+        .collect();
+    let word = if minors.len() == 1 { "kubelet" } else { "kubelets" };
+    match texts.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{word} {} and {last}", rest.join(", ")),
+        _ => format!("{word} {}", texts.concat()),
     }
 }
 
@@ -56,7 +133,9 @@ impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.finding.message)?;
         match (&self.source, &self.finding.place) {
-            (None, Some(place)) => write!(f, " ({})", place.file),
+            (None, Some(place)) if place.len > 0 => write!(f, " ({place})"),
+            // Most sentences about a whole file name it.
+            (None, Some(place)) if !self.finding.message.contains(&*place.file) => write!(f, " ({})", place.file),
             _ => Ok(()),
         }
     }
@@ -66,7 +145,7 @@ impl std::error::Error for Shown<'_> {}
 
 impl Diagnostic for Shown<'_> {
     fn code<'b>(&'b self) -> Option<Box<dyn fmt::Display + 'b>> {
-        Some(Box::new(self.finding.code))
+        Some(Box::new(&self.code))
     }
 
     fn severity(&self) -> Option<miette::Severity> {
@@ -108,7 +187,7 @@ fn handler() -> GraphicalReportHandler {
 /// # Errors
 /// When the writer does.
 pub fn text(out: &mut dyn Write, snapshot: &Snapshot, findings: &[Finding], pools: usize) -> io::Result<()> {
-    each(out, snapshot, findings)?;
+    each(out, snapshot, findings.iter())?;
     writeln!(out, "{}", verdict(findings, pools))
 }
 
@@ -116,10 +195,10 @@ pub fn text(out: &mut dyn Write, snapshot: &Snapshot, findings: &[Finding], pool
 ///
 /// # Errors
 /// When the writer does.
-pub fn each(out: &mut dyn Write, snapshot: &Snapshot, findings: &[Finding]) -> io::Result<()> {
+pub fn each<'f>(out: &mut dyn Write, texts: &dyn Texts, findings: impl Iterator<Item = &'f Finding>) -> io::Result<()> {
     for finding in findings {
         let mut report = String::new();
-        handler().render_report(&mut report, &Shown::new(finding, snapshot)).map_err(io::Error::other)?;
+        handler().render_report(&mut report, &Shown::new(finding, texts)).map_err(io::Error::other)?;
         writeln!(out, "{}\n", report.trim_end())?;
     }
     Ok(())
@@ -183,25 +262,37 @@ pub fn document(snapshot: &Snapshot, findings: &[Finding]) -> Result<Value, serd
     }))
 }
 
-/// The findings as a markdown table.
-///
-/// # Errors
-/// When the writer does.
-pub fn markdown(out: &mut dyn Write, findings: &[Finding], pools: usize) -> io::Result<()> {
-    if findings.is_empty() {
-        return writeln!(out, "**nodecfg**: {} valid, nothing to report.", count(pools, "pool"));
+/// A finding as a row of a markdown table: severity, where, what, way out.
+#[must_use]
+pub fn row(finding: &Finding) -> String {
+    let place = finding.place.as_ref().map_or_else(String::new, |place| code(&place.to_string()));
+    let help = finding.help.as_deref().map(prose).unwrap_or_default();
+    let who = who(finding).map_or_else(String::new, |who| format!(" ({})", prose(&who)));
+    format!("| {} | {place} | {}{who} | {help} |", finding.severity, prose(&finding.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_named_in_runs() {
+        let said = |minors: &[u32]| kubelets(&minors.iter().copied().map(Minor).collect::<Vec<_>>());
+        assert_eq!(said(&[36]), "kubelet 1.36");
+        assert_eq!(said(&[21, 36]), "kubelets 1.21 and 1.36");
+        assert_eq!(said(&[35, 36]), "kubelets 1.35 and 1.36");
+        assert_eq!(said(&[16, 17, 18, 30, 35, 36, 37]), "kubelets 1.16 to 1.18, 1.30 and 1.35 to 1.37");
     }
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
-    if errors > 0 {
-        writeln!(out, "### nodecfg: invalid, {}\n", count(errors, "error"))?;
-    } else {
-        writeln!(out, "### nodecfg: {} valid\n", count(pools, "pool"))?;
+
+    #[test]
+    fn a_line_that_is_too_long_is_named_and_not_shown() {
+        let text = format!("{{\"maxPods\": -5, \"a\": \"{}\"}}", "x".repeat(2 * MAX_LINE));
+        let snapshot = Snapshot::of_texts([("a.json", text.as_str())]);
+        let place = Place { offset: 12, len: 2, column: 13, ..Place::whole_file("a.json") };
+        let finding = Finding::error("max-pods", "no").at(place).kubelets([Minor(36)]);
+        let mut out = Vec::new();
+        each(&mut out, &snapshot, [&finding].into_iter()).unwrap();
+        let out = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        assert_eq!(out, "max-pods (kubelet 1.36 refuses it)\n\n  × no (a.json:1:13)\n\n");
     }
-    writeln!(out, "| severity | where | what | way out |\n|---|---|---|---|")?;
-    for finding in findings {
-        let place = finding.place.as_ref().map_or_else(String::new, |place| code(&place.to_string()));
-        let help = finding.help.as_deref().map(prose).unwrap_or_default();
-        writeln!(out, "| {} | {place} | {} | {help} |", finding.severity, prose(&finding.message))?;
-    }
-    Ok(())
 }

@@ -18,13 +18,14 @@ pub mod source;
 pub mod status;
 mod style;
 pub mod summary;
+pub mod validation;
 
 /// The version of every JSON document and JSON line that nodecfg writes. It changes when a field changes its meaning or
 /// goes away; new fields may appear without a change.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The output formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// For people.
     #[default]

@@ -11,6 +11,7 @@ use crate::finding::Finding;
 use crate::names::CommitId;
 
 mod error;
+mod file;
 mod folder;
 mod git;
 mod links;
@@ -19,6 +20,7 @@ mod tests;
 mod text;
 
 pub use error::RepositoryError;
+pub use file::read_file;
 
 /// The most bytes of one file.
 pub const MAX_FILE: u64 = 1 << 20;

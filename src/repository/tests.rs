@@ -235,7 +235,7 @@ fn submodules_are_a_finding() {
     for worktree in [false, true] {
         let snapshot = read(folder.path(), None, worktree).expect("reads");
         assert_eq!(codes(&snapshot), ["pools/sub: submodule"], "{worktree}");
-        let built = crate::desired::build(&snapshot);
+        let built = crate::desired::build(&snapshot, &crate::desired::Checks::default());
         assert!(built.desired.is_none());
         assert!(built.findings.iter().any(|finding| finding.code == "submodule"), "{:?}", built.findings);
     }

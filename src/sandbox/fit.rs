@@ -273,7 +273,10 @@ mod tests {
         let pools = [pool("cpu", 0, &["pool=cpu"]), pool("gpu", 5, &["gpu"]), pool("never", 0, &["gpu", "pool=x"])];
         let pools = pools.into_iter().map(|(name, selector, priority)| {
             let (policy, place) = (RolloutPolicy::default(), Place::whole_file(format!("pools/{name}/pool.yaml")));
-            (name.clone(), Pool { name, selector, priority, policy, target: PoolTarget::Local, place })
+            (
+                name.clone(),
+                Pool { name, selector, priority, policy, target: PoolTarget::Local, kubelets: Vec::new(), place },
+            )
         });
         let fleet = FleetName::new("f").unwrap();
         let desired = Desired { fleet, namespace: None, commit: None, pools: pools.collect() };

@@ -16,6 +16,7 @@ use crate::kubelet::gates::Enabled;
 
 mod config;
 mod defaults;
+mod findings;
 mod gates;
 mod load;
 mod refusals;
@@ -23,6 +24,7 @@ mod rules;
 mod startup;
 
 pub use config::{Config, whole};
+pub use findings::{dropped_fields, findings};
 pub use refusals::Refusals;
 
 /// How far a kubelet gets with a configuration.

@@ -1,0 +1,172 @@
+//! One configuration, checked: what kubelets of the versions in question do with it, and what nodecfg has to say beyond
+//! that. The same for a file on its own and for what a pool's files render to.
+
+use super::kubelet_file;
+use crate::document::{Document, Parsed};
+use crate::finding::{Finding, Gate, merged, sort};
+use crate::kubelet::Minor;
+use crate::kubelet::rules::{self, RuleStage};
+use crate::verdict::{Stage, Verdict, assess, dropped_fields, findings};
+
+/// What nodecfg finds by itself and a kubelet's decoder refuses too, at the same field.
+const RESTATED: [&str; 6] =
+    ["ambiguous-scalar", "bad-value", "missing-field", "wrong-api-version", "wrong-kind", "wrong-type"];
+/// Where nodecfg stopped reading for reasons of its own: what a kubelet would do is then not known.
+const BOUNDS: [&str; 6] =
+    ["file-too-large", "key-too-long", "not-utf-8", "too-deep", "too-many-values", "too-much-text"];
+
+/// Which kubelets a configuration is meant for, and how strict the gate is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checks {
+    /// How strict nodecfg is beyond the kubelet.
+    pub gate: Gate,
+    /// For which kubelets verdicts are wanted.
+    pub kubelets: Kubelets,
+}
+
+/// For which kubelets verdicts are wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Kubelets {
+    /// Not here: planning asks again for the versions that the nodes report.
+    #[default]
+    OfNodes,
+    /// Those that the pool declares (`spec.kubernetesVersion`), or these where it declares none.
+    Declared(Vec<Minor>),
+    /// These, whatever is declared.
+    Given(Vec<Minor>),
+}
+
+impl Kubelets {
+    /// The versions for a configuration that declares these.
+    #[must_use]
+    pub fn among<'a>(&'a self, declared: &'a [Minor]) -> &'a [Minor] {
+        match self {
+            Self::OfNodes => &[],
+            Self::Given(minors) => minors,
+            Self::Declared(otherwise) if declared.is_empty() => otherwise,
+            Self::Declared(_) => declared,
+        }
+    }
+}
+
+/// What came of checking one configuration.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Checked {
+    /// The kubelets' answers by version; none where nodecfg could not read what a kubelet perhaps can.
+    pub verdicts: Vec<Verdict>,
+    /// Everything found, in order.
+    pub findings: Vec<Finding>,
+}
+
+/// Checks the text of a KubeletConfiguration on its own.
+#[must_use]
+pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Gate) -> Checked {
+    let Parsed { document, findings: mut found, .. } = Document::parse(name, text);
+    let Some(document) = document else {
+        let judged = !found.iter().any(|finding| BOUNDS.contains(&finding.code));
+        let verdicts = if judged { minors.iter().copied().map(not_loaded).collect() } else { Vec::new() };
+        gate.apply(&mut found);
+        return Checked { verdicts, findings: found };
+    };
+    kubelet_file::check_header(&document, &mut found);
+    kubelet_file::check(&document, &mut found);
+    let rendered = check_document(&document, minors);
+    found.extend(rendered.findings);
+    gate.apply(&mut found);
+    Checked { verdicts: rendered.verdicts, findings: told_once(found) }
+}
+
+/// The kubelets' answers to a document, with the findings that come from them.
+#[must_use]
+pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
+    let verdicts: Vec<Verdict> = minors.iter().map(|minor| assess(document, *minor)).collect();
+    let mut found = findings(&verdicts);
+    found.extend(dropped_fields(document, minors));
+    Checked { verdicts, findings: found }
+}
+
+/// Orders findings and leaves out what others say as well: a value that the kubelets' decoder refuses needs no second
+/// finding that its type is wrong.
+#[must_use]
+pub fn told_once(findings: Vec<Finding>) -> Vec<Finding> {
+    let decoder = |finding: &Finding| rules::lookup(finding.code).is_some_and(|rule| rule.stage == RuleStage::Load);
+    let (mut refused, others): (Vec<Finding>, Vec<Finding>) = findings.into_iter().partition(decoder);
+    let mut kept: Vec<Finding> = Vec::with_capacity(others.len() + refused.len());
+    for finding in others {
+        let same = |other: &&mut Finding| {
+            let (Some(a), Some(b)) = (&finding.place, &other.place) else { return false };
+            a == b || (a.file == b.file && finding.field.is_some() && finding.field == other.field)
+        };
+        match refused.iter_mut().find(same) {
+            Some(refusal) if RESTATED.contains(&finding.code) => {
+                if refusal.help.is_none() {
+                    refusal.help = finding.help;
+                }
+            }
+            _ => kept.push(finding),
+        }
+    }
+    kept.extend(refused);
+    let mut all = merged(kept);
+    sort(&mut all);
+    all
+}
+
+/// The answer to a text that is no document at all.
+fn not_loaded(minor: Minor) -> Verdict {
+    Verdict { minor, stage: Stage::Load, refusals: Vec::new(), startup: Vec::new(), unknown: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Severity;
+
+    const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+    fn check(text: &str, minors: &[u32], gate: Gate) -> Checked {
+        let minors: Vec<Minor> = minors.iter().copied().map(Minor).collect();
+        check_file("kubelet.yaml", text, &minors, gate)
+    }
+
+    fn said(checked: &Checked) -> Vec<(Severity, &'static str, usize)> {
+        checked.findings.iter().map(|f| (f.severity, f.code, f.kubelets.len())).collect()
+    }
+
+    #[test]
+    fn both_answers_are_kept_apart() {
+        let text = format!("{HEADER}maxPod: 5\nmaxPods: -5\n");
+        let checked = check(&text, &[21, 36], Gate::Strict);
+        assert!(checked.verdicts.iter().all(|verdict| verdict.stage == Stage::Validate));
+        assert_eq!(said(&checked), [(Severity::Error, "unknown-field", 0), (Severity::Error, "max-pods", 2)]);
+        let lenient = check(&text, &[21], Gate::Lenient);
+        assert_eq!(said(&lenient), [(Severity::Warning, "unknown-field", 0), (Severity::Error, "max-pods", 1)]);
+    }
+
+    #[test]
+    fn a_text_that_is_no_document_is_not_loaded_unless_the_bound_is_ours() {
+        let malformed = check("a: [", &[36], Gate::Strict);
+        assert!(malformed.verdicts.iter().all(|verdict| verdict.stage == Stage::Load && !verdict.accepted()));
+        assert_eq!((malformed.verdicts.len(), malformed.findings.len()), (1, 1));
+        let deep = format!("{HEADER}a: {}1{}\n", "[".repeat(100), "]".repeat(100));
+        let deep = check(&deep, &[36], Gate::Strict);
+        assert!(deep.verdicts.is_empty() && !deep.findings.is_empty());
+    }
+
+    #[test]
+    fn a_field_that_a_version_lacks_is_an_error_until_the_gate_is_lenient() {
+        let text = format!("{HEADER}podLogsDir: /a\n");
+        assert_eq!(said(&check(&text, &[36], Gate::Strict)), []);
+        assert_eq!(said(&check(&text, &[21, 36], Gate::Strict)), [(Severity::Error, "field-not-in-version", 1)]);
+        assert_eq!(said(&check(&text, &[21], Gate::Lenient)), [(Severity::Warning, "field-not-in-version", 1)]);
+    }
+
+    #[test]
+    fn the_versions_asked_for() {
+        let (own, other) = ([Minor(21)], vec![Minor(36)]);
+        assert!(Kubelets::OfNodes.among(&own).is_empty());
+        assert_eq!(Kubelets::Declared(other.clone()).among(&own), own);
+        assert_eq!(Kubelets::Declared(other.clone()).among(&[]), other);
+        assert_eq!(Kubelets::Given(other.clone()).among(&own), other);
+    }
+}

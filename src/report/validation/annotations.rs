@@ -1,0 +1,76 @@
+//! Workflow commands of GitHub Actions, which turn findings into annotations of the lines that they are about.
+
+use std::io::{self, Write};
+
+use super::{Batch, Location};
+use crate::finding::{Finding, Severity};
+use crate::report::findings::who;
+
+/// Writes a command for every finding of a batch.
+///
+/// # Errors
+/// When the writer does.
+pub fn write(out: &mut dyn Write, batch: &Batch<'_>, location: &Location) -> io::Result<()> {
+    for finding in batch.all() {
+        writeln!(out, "{}", command(finding, batch.root, location))?;
+    }
+    Ok(())
+}
+
+fn command(finding: &Finding, root: &str, location: &Location) -> String {
+    let name = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "notice",
+    };
+    let mut properties = Vec::new();
+    if let Some(place) = &finding.place {
+        properties.push(format!("file={}", property(&location.of(root, &place.file))));
+        properties.push(format!("line={}", place.line));
+        properties.push(format!("col={}", place.column));
+    }
+    let title = match who(finding) {
+        Some(who) => format!("{} ({who})", finding.code),
+        None => finding.code.to_owned(),
+    };
+    properties.push(format!("title={}", property(&title)));
+    let text = match &finding.help {
+        Some(help) => format!("{}\n{help}", finding.message),
+        None => finding.message.clone(),
+    };
+    format!("::{name} {}::{}", properties.join(","), data(&text))
+}
+
+/// Text after the second `::`.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// Text between the name and the second `::`.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Place;
+    use crate::kubelet::Minor;
+
+    #[test]
+    fn what_has_a_meaning_to_the_runner_is_escaped() {
+        let place = Place { line: 3, column: 7, ..Place::whole_file("pools/a,b/kubelet.yaml") };
+        let finding = Finding::error("max-pods", "100%: no\n::error::x")
+            .at(place)
+            .kubelets([Minor(21), Minor(36)])
+            .help("write: 5");
+        let location = Location { current: "/w/sub".to_owned(), root: "/w".to_owned() };
+        assert_eq!(
+            command(&finding, "", &location),
+            "::error file=sub/pools/a%2Cb/kubelet.yaml,line=3,col=7,title=max-pods (kubelets 1.21 and 1.36 refuse \
+             it)::100%25: no%0A::error::x%0Awrite: 5"
+        );
+        let note = Finding::note("not-in-git", "x");
+        assert_eq!(command(&note, "", &location), "::notice title=not-in-git::x");
+    }
+}

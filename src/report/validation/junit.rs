@@ -1,0 +1,136 @@
+//! The report as JUnit XML, for the test reports of a pipeline: a suite per file, with a case for what nodecfg says itself
+//! and one for every kubelet that was asked.
+
+use std::io::{self, Write};
+
+use quick_xml::Writer;
+use quick_xml::events::{BytesDecl, BytesText, Event};
+
+use super::{Batch, FileReport, Renderer, Totals, stage_name};
+use crate::finding::{Finding, Severity};
+use crate::verdict::Verdict;
+
+#[derive(Default)]
+pub(super) struct Junit {
+    suites: Vec<Suite>,
+}
+
+struct Suite {
+    name: String,
+    cases: Vec<Case>,
+    /// Warnings and notes.
+    remarks: Vec<String>,
+}
+
+struct Case {
+    name: String,
+    failures: Vec<String>,
+}
+
+impl Renderer for Junit {
+    fn batch(&mut self, _: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
+        if !batch.findings.is_empty() {
+            let name = if batch.root.is_empty() { "." } else { batch.root };
+            self.suites.push(suite(name, &[], batch.findings));
+        }
+        self.suites
+            .extend(batch.files.iter().map(|FileReport { file, verdicts, findings }| suite(file, verdicts, findings)));
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut dyn Write, _: &Totals) -> io::Result<()> {
+        let mut writer = Writer::new_with_indent(&mut *out, b' ', 2);
+        writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
+        let cases = self.suites.iter().flat_map(|suite| &suite.cases);
+        writer
+            .create_element("testsuites")
+            .with_attribute(("name", "nodecfg validate"))
+            .with_attributes(counts(cases).iter().map(|(key, value)| (*key, value.as_str())))
+            .write_inner_content(|writer| self.suites.iter().try_for_each(|suite| suite.write(writer)))?;
+        writeln!(out)
+    }
+}
+
+fn suite(name: &str, verdicts: &[Verdict], findings: &[Finding]) -> Suite {
+    let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let mut cases = vec![Case {
+        name: "nodecfg".to_owned(),
+        failures: errors().filter(|finding| finding.kubelets.is_empty()).map(line).collect(),
+    }];
+    for verdict in verdicts {
+        let of_it = errors().filter(|finding| finding.kubelets.contains(&verdict.minor));
+        let mut failures: Vec<String> = of_it.map(line).collect();
+        if !verdict.accepted() && failures.is_empty() {
+            failures.push(format!("refused at the stage {}", stage_name(verdict.stage)));
+        }
+        cases.push(Case { name: format!("kubelet {}", verdict.minor), failures });
+    }
+    let remarks = findings.iter().filter(|finding| finding.severity != Severity::Error);
+    let remarks = remarks.map(|finding| format!("{}: {}", finding.severity, line(finding))).collect();
+    Suite { name: name.to_owned(), cases, remarks }
+}
+
+fn line(finding: &Finding) -> String {
+    let place = finding.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
+    let help = finding.help.as_ref().map_or_else(String::new, |help| format!("\n  {}", help.replace('\n', "\n  ")));
+    format!("{place}{} [{}]{help}", finding.message, finding.code)
+}
+
+fn counts<'c>(cases: impl Iterator<Item = &'c Case>) -> [(&'static str, String); 3] {
+    let (mut tests, mut failures) = (0, 0);
+    for case in cases {
+        tests += 1;
+        failures += usize::from(!case.failures.is_empty());
+    }
+    [("tests", usize::to_string(&tests)), ("failures", usize::to_string(&failures)), ("errors", "0".to_owned())]
+}
+
+impl Suite {
+    fn write<W: Write>(&self, writer: &mut Writer<W>) -> io::Result<()> {
+        writer
+            .create_element("testsuite")
+            .with_attribute(("name", allowed(&self.name).as_str()))
+            .with_attributes(counts(self.cases.iter()).iter().map(|(key, value)| (*key, value.as_str())))
+            .write_inner_content(|writer| {
+                self.cases.iter().try_for_each(|case| case.write(&self.name, writer))?;
+                if !self.remarks.is_empty() {
+                    let text = allowed(&self.remarks.join("\n"));
+                    writer.create_element("system-out").write_text_content(BytesText::new(&text))?;
+                }
+                Ok(())
+            })?;
+        Ok(())
+    }
+}
+
+impl Case {
+    fn write<W: Write>(&self, suite: &str, writer: &mut Writer<W>) -> io::Result<()> {
+        let name = allowed(suite);
+        let element = writer
+            .create_element("testcase")
+            .with_attribute(("classname", name.as_str()))
+            .with_attribute(("name", self.name.as_str()));
+        let Some(first) = self.failures.first() else {
+            element.write_empty()?;
+            return Ok(());
+        };
+        let more = self.failures.len() - 1;
+        let first = first.lines().next().unwrap_or_default();
+        let message = if more == 0 { first.to_owned() } else { format!("{first} (and {more} more)") };
+        element.write_inner_content(|writer| {
+            writer
+                .create_element("failure")
+                .with_attribute(("message", allowed(&message).as_str()))
+                .write_text_content(BytesText::new(&allowed(&self.failures.join("\n"))))?;
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// Text without the characters that XML 1.0 has no way to write, not even escaped.
+fn allowed(text: &str) -> String {
+    let cannot =
+        |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
+    text.replace(cannot, "\u{fffd}")
+}

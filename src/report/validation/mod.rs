@@ -1,0 +1,198 @@
+//! What `validate` reports: a stream of batches, each the files of one repository or one file on its own, and totals at
+//! the end. One renderer per format; none of them keeps a text, so that any number of files can pass.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use super::Format;
+use super::findings::Texts;
+use crate::finding::{Finding, Place, Severity};
+use crate::kubelet::Minor;
+use crate::verdict::{Stage, Verdict};
+
+pub mod annotations;
+mod junit;
+mod path;
+mod plain;
+mod sarif;
+mod table;
+mod tree;
+
+pub use path::Location;
+
+/// What there is to say of one file.
+#[derive(Debug, Clone, Default)]
+pub struct FileReport {
+    /// Its path, as findings name it.
+    pub file: String,
+    /// The kubelets' answers, when it is a whole configuration that could be judged, or when a pool's is rendered from it.
+    pub verdicts: Vec<Verdict>,
+    /// What is wrong with it or worth knowing.
+    pub findings: Vec<Finding>,
+}
+
+/// Files that belong together.
+pub struct Batch<'a> {
+    /// Where their paths begin: the repository's folder, empty for the current one.
+    pub root: &'a str,
+    /// The files.
+    pub files: &'a [FileReport],
+    /// Findings that belong to no file.
+    pub findings: &'a [Finding],
+    /// The texts that places point into.
+    pub texts: &'a dyn Texts,
+}
+
+impl Batch<'_> {
+    /// Every finding: those without a file first, then file by file.
+    pub fn all(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().chain(self.files.iter().flat_map(|file| &file.findings))
+    }
+}
+
+/// What kubelets of one version said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Configurations that it accepts.
+    pub accepted: usize,
+    /// Configurations that it refuses.
+    pub refused: usize,
+    /// Configurations that it accepts and would not start on.
+    pub not_starting: usize,
+}
+
+/// The sum of all batches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Files that were named one by one.
+    pub files: usize,
+    /// Pools of repositories.
+    pub pools: usize,
+    /// Findings by severity.
+    pub errors: usize,
+    /// See [`Self::errors`].
+    pub warnings: usize,
+    /// See [`Self::errors`].
+    pub notes: usize,
+    /// The kubelets' answers by version.
+    pub kubelets: BTreeMap<Minor, Answers>,
+    /// The version that configurations were checked for because nobody named one.
+    pub assumed: Option<Minor>,
+    /// How many things only a node's host can tell.
+    pub unknown: usize,
+}
+
+impl Totals {
+    /// Adds a batch.
+    pub fn add(&mut self, batch: &Batch<'_>) {
+        for finding in batch.all() {
+            match finding.severity {
+                Severity::Error => self.errors += 1,
+                Severity::Warning => self.warnings += 1,
+                Severity::Note => self.notes += 1,
+            }
+        }
+        for file in batch.files {
+            self.unknown += unknown(&file.verdicts).len();
+            for verdict in &file.verdicts {
+                let answers = self.kubelets.entry(verdict.minor).or_default();
+                if verdict.accepted() {
+                    answers.accepted += 1;
+                } else {
+                    answers.refused += 1;
+                }
+                answers.not_starting += usize::from(verdict.accepted() && !verdict.runs());
+            }
+        }
+    }
+
+    /// Whether everything is good.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.errors == 0
+    }
+}
+
+/// Something that only the host of a node can tell, with the versions that ask it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct HostQuestion {
+    /// The field.
+    pub field: String,
+    /// What has to be true of the host.
+    pub message: String,
+    /// Where the value is.
+    pub place: Place,
+    /// The versions.
+    pub kubelets: Vec<Minor>,
+}
+
+/// What the verdicts leave open, each thing once.
+#[must_use]
+pub fn unknown(verdicts: &[Verdict]) -> Vec<HostQuestion> {
+    let mut questions: Vec<HostQuestion> = Vec::new();
+    for verdict in verdicts {
+        for open in &verdict.unknown {
+            let same = |other: &&mut HostQuestion| other.field == open.field && other.message == open.message;
+            match questions.iter_mut().find(same) {
+                Some(question) => question.kubelets.push(verdict.minor),
+                None => questions.push(HostQuestion {
+                    field: open.field.clone(),
+                    message: open.message.clone(),
+                    place: open.place.clone(),
+                    kubelets: vec![verdict.minor],
+                }),
+            }
+        }
+    }
+    questions
+}
+
+/// Writes a report in one format.
+pub trait Renderer {
+    /// Writes what can be written of a batch.
+    ///
+    /// # Errors
+    /// When the writer does.
+    fn batch(&mut self, out: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()>;
+
+    /// Writes the rest.
+    ///
+    /// # Errors
+    /// When the writer does.
+    fn finish(&mut self, out: &mut dyn Write, totals: &Totals) -> io::Result<()>;
+}
+
+/// What a report about files can be written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// As everything else.
+    Format(Format),
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
+    /// JUnit XML, for the test reports of a pipeline.
+    Junit,
+}
+
+/// The renderer of a format. `verbose`: also what only the host can tell. `location` says where files are to those who look
+/// at them from elsewhere, such as a code scanning service.
+#[must_use]
+pub fn renderer(shape: Shape, verbose: bool, location: Location) -> Box<dyn Renderer> {
+    match shape {
+        Shape::Format(Format::Text) => Box::new(plain::Plain { verbose }),
+        Shape::Format(Format::Json) => Box::new(tree::Tree::json()),
+        Shape::Format(Format::Yaml) => Box::new(tree::Tree::yaml()),
+        Shape::Format(Format::Markdown) => Box::new(table::Table::default()),
+        Shape::Sarif => Box::new(sarif::Sarif::new(location)),
+        Shape::Junit => Box::new(junit::Junit::default()),
+    }
+}
+
+/// The stage as it is written.
+fn stage_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Load => "load",
+        Stage::Gates => "gates",
+        Stage::Validate => "validate",
+        Stage::Ok => "ok",
+    }
+}

@@ -1,0 +1,63 @@
+//! Where a file is to those who do not stand in the current folder: code scanning, annotations.
+
+/// From paths as they were given to paths from the root of a checkout.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Location {
+    /// The current folder, absolute, with `/`.
+    pub current: String,
+    /// The root of the checkout, absolute, with `/`; empty: the current folder.
+    pub root: String,
+}
+
+impl Location {
+    /// The path of a file of a batch from the root of the checkout, absolute when it lies outside.
+    #[must_use]
+    pub fn of(&self, batch_root: &str, file: &str) -> String {
+        let path = match batch_root {
+            "" | "." => file.to_owned(),
+            root => format!("{}/{file}", root.trim_end_matches('/')),
+        };
+        let absolute = if path.starts_with('/') { path } else { format!("{}/{path}", self.current) };
+        let absolute = plain(&absolute);
+        let root = if self.root.is_empty() { &self.current } else { &self.root };
+        let below = absolute.strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
+        below.map_or(absolute.clone(), str::to_owned)
+    }
+}
+
+/// An absolute path without `.` and `..`.
+fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_begin_at_the_root_of_the_checkout() {
+        let location = |root: &str| Location { current: "/work/repo/sub".to_owned(), root: root.to_owned() };
+        for (root, batch, file, path) in [
+            ("", "", "a.yaml", "a.yaml"),
+            ("", ".", "./a.yaml", "a.yaml"),
+            ("", "examples/x", "pools/a.yaml", "examples/x/pools/a.yaml"),
+            ("/work/repo", "", "a.yaml", "sub/a.yaml"),
+            ("/work/repo/", "../other/", "a.yaml", "other/a.yaml"),
+            ("/work/repo", "", "/work/repo/b.yaml", "b.yaml"),
+            ("/work/repo", "", "/etc/kubelet.yaml", "/etc/kubelet.yaml"),
+            ("/work/re", "", "a.yaml", "/work/repo/sub/a.yaml"),
+        ] {
+            assert_eq!(location(root).of(batch, file), path, "{root} {batch} {file}");
+        }
+    }
+}
