@@ -122,12 +122,9 @@ pub fn assess(document: &Document, minor: Minor) -> Verdict {
     verdict
 }
 
-/// What a kubelet of this version makes of a document, with the gates as they are by default where it refuses the
-/// document's; `None` when it cannot decode it.
+/// What a kubelet of this version makes of a document that it decodes: the values with its defaults, and the gates as they
+/// stand, by default where it refuses the document's.
 #[must_use]
-pub fn configuration(document: &Document, minor: Minor) -> Option<Config<'_>> {
-    if !load::check(document, minor).is_empty() {
-        return None;
-    }
-    Some(Config::new(document, minor, gates::apply(document, minor).unwrap_or_else(|_| Enabled::defaults(minor))))
+pub fn configuration(document: &Document, minor: Minor) -> Config<'_> {
+    Config::new(document, minor, gates::apply(document, minor).unwrap_or_else(|_| Enabled::defaults(minor)))
 }
