@@ -146,14 +146,11 @@ fn later(document: &Document, config: &Config<'_>, stage: Stage, refused: &[Refu
     found.filter(|refusal| !touches(refusal)).collect()
 }
 
-/// What a kubelet of this version makes of a document, but for feature gates that
-/// it refuses; `None` when it cannot decode it.
+/// What a kubelet of this version makes of a document that it decodes: the values with its defaults, and the gates as they
+/// stand, but for those that it refuses.
 #[must_use]
-pub fn configuration(document: &Document, minor: Minor) -> Option<Config<'_>> {
-    if !load::check(document, minor).is_empty() {
-        return None;
-    }
-    Some(Config::new(document, minor, gates::as_far_as_possible(document, minor)))
+pub fn configuration(document: &Document, minor: Minor) -> Config<'_> {
+    Config::new(document, minor, gates::as_far_as_possible(document, minor))
 }
 
 #[cfg(test)]
