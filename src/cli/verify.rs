@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cluster_args::{ClusterArgs, label_keys, parse_duration};
-use super::observe::{Allowances, Planned, plan, warn};
+use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Audience, Purpose};
 use super::{Exit, Failure, Terminal};
@@ -35,9 +35,10 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, true, terminal)?;
     let mut stop = run::stop_on_signals(terminal.foot.clone());
-    let planning = plan(&loaded.desired, &reader, args.allowances.options(namespace));
+    let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
+    warn_of_plan(plan, &loaded, terminal)?;
     let mut audience = Audience::gather(plan, Purpose::Verify, format, verbose, terminal)?;
     let rollout = Rollout {
         plan,
