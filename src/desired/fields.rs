@@ -32,8 +32,10 @@ pub(super) fn wrong_type(path: &str, expected: &str, node: &Node) -> Option<Find
         finding = finding.field(path);
     }
     let Value::Scalar(scalar) = &node.value else { return Some(finding) };
+    if scalar.ambiguity().is_some() {
+        return None;
+    }
     match scalar.read() {
-        Reading::Refused(_) => None,
         Reading::Int(_) | Reading::Float(_) | Reading::Bool(_) if expected.contains("text") => {
             Some(finding.help(format!("write {:?}, in quotes", scalar.text)))
         }

@@ -77,7 +77,7 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
         return;
     }
     if types.contains(&FieldType::Integer)
-        && let Some(number) = whole(node)
+        && let Some(number) = node.reading().and_then(|reading| reading.whole())
     {
         let (least, largest) = (i128::from(field.least()), i128::from(field.largest()));
         if !(least..=largest).contains(&number) {
@@ -98,16 +98,6 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
     }
 }
 
-/// The whole number that a scalar is to the kubelet, which turns YAML into JSON first: 5.0 becomes 5 on the way.
-fn whole(node: &Node) -> Option<i128> {
-    match node.reading()? {
-        Reading::Int(value) => Some(value),
-        // Exact, since a float without a fraction is a whole number; beyond i128 the cast keeps to its bounds.
-        Reading::Float(value) if value.fract() == 0.0 => Some(value as i128),
-        _ => None,
-    }
-}
-
 fn fits(node: &Node, one: FieldType) -> bool {
     match (&node.value, one) {
         (Value::Mapping(_), FieldType::Object) | (Value::Sequence(_), FieldType::Array) => true,
@@ -115,7 +105,7 @@ fn fits(node: &Node, one: FieldType) -> bool {
             (Reading::Text(_), FieldType::String)
             | (Reading::Bool(_), FieldType::Boolean)
             | (Reading::Int(_) | Reading::Float(_), FieldType::Number | FieldType::Quantity) => true,
-            (_, FieldType::Integer) => whole(node).is_some(),
+            (reading, FieldType::Integer) => reading.whole().is_some(),
             (Reading::Text(text), FieldType::Duration) => duration::nanoseconds(text).is_ok(),
             (Reading::Text(text), FieldType::Quantity) => quantity::is_quantity(text),
             _ => false,

@@ -10,7 +10,7 @@ use super::Rendered;
 use super::checked::check_document;
 use super::hash::ContentHash;
 use super::kubelet_file;
-use crate::document::{Document, Node, PatchKind, apply_json_patch, kind_of_patch, lay_over, without_nulls};
+use crate::document::{Document, Node, PatchKind, Syntax, apply_json_patch, kind_of_patch, lay_over, without_nulls};
 use crate::finding::{Finding, Gate};
 use crate::kubelet::Minor;
 use crate::names::{FleetName, PoolName};
@@ -49,7 +49,7 @@ pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Docu
             Err(_) => return None,
         }
     }
-    let document = Document { root: without_nulls(node?) };
+    let document = Document { root: without_nulls(node?), syntax: Syntax::Yaml };
     if let Some(problem) = document.check_bounds() {
         findings.push(problem);
         return None;

@@ -80,8 +80,7 @@ fn leaf(out: &mut String, node: &Node) {
     }
 }
 
-/// The canonical spelling of a scalar. One that is refused as ambiguous is spelled as its text; it never gets as far
-/// as a rendered configuration.
+/// The canonical spelling of what a scalar means to the kubelet.
 #[must_use]
 pub fn scalar_text(scalar: &Scalar) -> String {
     match scalar.read() {
@@ -90,7 +89,6 @@ pub fn scalar_text(scalar: &Scalar) -> String {
         Reading::Int(value) => value.to_string(),
         Reading::Float(value) => number(value),
         Reading::Text(value) => text(value),
-        Reading::Refused(_) => quoted(&scalar.text),
     }
 }
 

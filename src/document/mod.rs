@@ -1,8 +1,8 @@
-//! A YAML document as a tree that keeps raw scalars and the position of every key and value.
+//! A YAML or JSON document as a tree that keeps raw scalars and the position of every key and value.
 //!
 //! Everything that nodecfg reads from a repository passes through this tree, so that a finding points at the line, a
-//! merged value still knows which file set it, and a scalar is read exactly as the kubelet reads it or refused as
-//! ambiguous. What the tree must not do: know a format, a field or a cluster.
+//! merged value still knows which file set it, and a document is what the kubelet makes of the text. Where other readers
+//! would make something else of it, that is a finding. What the tree must not do: know a format, a field or a cluster.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,22 @@ use crate::finding::{Finding, Place};
 
 mod canonical;
 mod changes;
+mod json;
 mod merge;
 mod parse;
 mod patch;
 #[cfg(test)]
 mod properties;
+mod resolve;
 mod scalar;
+mod tree;
+mod yaml;
 
 pub use canonical::{scalar_text, text as canonical_text};
 pub use changes::{FieldChange, changes, path_of};
 pub use merge::{lay_over, without_nulls};
 pub use patch::{PatchKind, apply_json_patch, kind_of_patch};
-pub use scalar::{Reading, Refusal, Scalar, ScalarStyle};
+pub use scalar::{Ambiguity, Reading, Scalar, ScalarStyle};
 
 /// The deepest nesting of a document, before and after merging. The deepest field of a KubeletConfiguration is at 5.
 pub const MAX_DEPTH: usize = 64;
@@ -36,11 +40,22 @@ pub const MAX_BYTES: usize = 1 << 20;
 /// The longest key in its canonical spelling. YAML limits a key on one line to 1024 characters.
 pub const MAX_KEY: usize = 1000;
 
-/// One YAML document.
+/// One document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
     /// Its outermost value.
     pub root: Node,
+    /// What it was read as.
+    pub syntax: Syntax,
+}
+
+/// What a text is read as. The kubelet takes a text that starts with `{` for JSON and any other for YAML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    /// YAML 1.1 as yaml.v2 has it, turned into JSON before it is decoded: `5.0` becomes `5`.
+    Yaml,
+    /// JSON, decoded as it stands.
+    Json,
 }
 
 /// A value and where it was written.
@@ -78,17 +93,30 @@ pub struct Entry {
 /// What came of reading a text.
 #[derive(Debug, Clone)]
 pub struct Parsed {
-    /// The tree. There may be one in spite of errors, so that later stages can find theirs too.
+    /// The tree that the kubelet ends up with, also where findings say that something else may have been meant. `None`
+    /// when there is none; then one of the findings says why.
     pub document: Option<Document>,
     /// What is wrong with the text.
     pub findings: Vec<Finding>,
+    /// Whose reason it is that there is no tree; set exactly when there is none.
+    pub unread: Option<Unread>,
+}
+
+/// Why a text has no tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// The kubelet cannot read it either, whatever its version.
+    Malformed,
+    /// It passes a bound of nodecfg's own, and what the kubelet makes of it is not known.
+    Bounds,
 }
 
 impl Document {
-    /// Reads a text. `file` names it in places and findings. JSON is read too: it is YAML.
+    /// Reads a text. `file` names it in places and findings.
     ///
     /// Never panics, and is bounded in time and memory whatever the text holds: see [`MAX_BYTES`], [`MAX_DEPTH`],
-    /// [`MAX_NODES`] and [`MAX_TEXT`]. Every scalar whose reading is ambiguous is an error.
+    /// [`MAX_NODES`] and [`MAX_TEXT`]. What is nested deeper than [`MAX_DEPTH`] is an error and left out of the tree: no
+    /// field of a kubelet is that deep.
     #[must_use]
     pub fn parse(file: &str, text: &str) -> Parsed {
         parse::parse(file, text)
@@ -213,7 +241,7 @@ impl Node {
         }
     }
 
-    /// The content as JSON, keys sorted. A scalar that is refused as ambiguous appears as its text.
+    /// The content as JSON, keys sorted. A number that is not finite appears as null.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
@@ -228,7 +256,6 @@ impl Node {
                 Reading::Int(value) => Number::from_i128(value).map_or(Json::Null, Json::Number),
                 Reading::Float(value) => Number::from_f64(value).map_or(Json::Null, Json::Number),
                 Reading::Text(text) => Json::String(text.to_owned()),
-                Reading::Refused(_) => Json::String(scalar.text.clone()),
             },
         }
     }

@@ -286,7 +286,7 @@ proptest! {
     #[test]
     fn anchors_change_nothing(value in json()) {
         let spelled = format!("{{\"a\": {value}, \"b\": {value}}}");
-        let anchored = format!("{{\"a\": &x {value}, \"b\": *x }}");
+        let anchored = format!("--- {{\"a\": &x {value}, \"b\": *x }}");
         prop_assert_eq!(read(&anchored).canonical(), read(&spelled).canonical());
     }
 }

@@ -1,9 +1,10 @@
-//! What a scalar means: to the kubelet's YAML reader, to a YAML 1.2 reader, or to neither for certain.
+//! What a scalar means: to the kubelet, which is how it is read, and to a YAML 1.2 reader.
 //!
-//! The kubelet reads with yaml.v2 (`resolve.go`), which takes YAML 1.1's booleans and octal numbers, but neither its
-//! base-60 numbers nor, in untyped data, its timestamps: `1:30` and `2001-01-01` are text to it. YAML 1.2's core schema
-//! takes less. A plain scalar on which the two disagree is refused rather than read one way or the other: whoever wrote
-//! it meant one of them, and a guess would reach every node of a pool.
+//! YAML 1.2's core schema takes less than the kubelet's reader does. A plain scalar on which the two disagree is
+//! ambiguous: whoever wrote it meant one of them, and a guess would reach every node of a pool.
+
+use super::canonical::quoted;
+use super::resolve::{decimal_float, resolve, special_float, unsigned};
 
 /// How a scalar was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct Scalar {
     pub tagged_text: bool,
 }
 
-/// What a scalar means.
+/// What a scalar means to the kubelet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reading<'a> {
     /// Nothing.
@@ -40,17 +41,15 @@ pub enum Reading<'a> {
     Bool(bool),
     /// A whole number between the least i64 and the greatest u64.
     Int(i128),
-    /// A finite number.
+    /// A number. The kubelet loads no file that holds one that is not finite.
     Float(f64),
     /// Text.
     Text(&'a str),
-    /// Readers disagree, or the kubelet cannot use it.
-    Refused(Refusal),
 }
 
-/// Why a plain scalar is not read, and what to write instead.
+/// Why a plain scalar is ambiguous, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Ambiguity {
     /// The sentence: what it could mean, and to whom.
     pub problem: String,
     /// What to write instead.
@@ -67,7 +66,17 @@ impl Reading<'_> {
             Self::Int(value) => format!("the number {value}"),
             Self::Float(value) => format!("the number {}", number(*value)),
             Self::Text(text) => format!("the text {text:?}"),
-            Self::Refused(_) => "an ambiguous scalar".to_owned(),
+        }
+    }
+
+    /// The whole number that this is to the kubelet, which turns YAML into JSON first: 5.0 becomes 5 on the way, and a
+    /// large float the digits that it is written with. From 1e21 on it is written with an exponent, which is none.
+    #[must_use]
+    pub fn whole(&self) -> Option<i128> {
+        match self {
+            Self::Int(value) => Some(*value),
+            Self::Float(value) if value.fract() == 0.0 && value.abs() < 1e21 => format!("{value}").parse().ok(),
+            _ => None,
         }
     }
 }
@@ -85,13 +94,20 @@ impl Scalar {
         Self { text: text.into(), style: ScalarStyle::Plain, tagged_text: false }
     }
 
-    /// What it means to the kubelet, or why that is not certain. Quoted, block and `!!str` scalars are text.
+    /// What it means to the kubelet. Quoted, block and `!!str` scalars are text.
     #[must_use]
     pub fn read(&self) -> Reading<'_> {
-        if self.style != ScalarStyle::Plain || self.tagged_text {
-            return Reading::Text(&self.text);
-        }
-        read_plain(&self.text)
+        if self.is_text() { Reading::Text(&self.text) } else { resolve(&self.text) }
+    }
+
+    /// Why it is not certain what it means: readers disagree, or no field can take it. `None`: it is certain.
+    #[must_use]
+    pub fn ambiguity(&self) -> Option<Ambiguity> {
+        if self.is_text() { None } else { ambiguity(&self.text) }
+    }
+
+    fn is_text(&self) -> bool {
+        self.style != ScalarStyle::Plain || self.tagged_text
     }
 }
 
@@ -100,6 +116,16 @@ impl Scalar {
 pub(super) fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
+    }
+    if !value.is_finite() {
+        return if value.is_nan() {
+            ".nan"
+        } else if value > 0.0 {
+            ".inf"
+        } else {
+            "-.inf"
+        }
+        .to_owned();
     }
     if (1e-4..1e16).contains(&value.abs()) {
         return format!("{value}");
@@ -111,21 +137,21 @@ pub(super) fn number(value: f64) -> String {
     format!("{mantissa}{point}e{sign}{exponent}")
 }
 
-fn read_plain(text: &str) -> Reading<'_> {
-    let kubelet = kubelet_reading(text);
+fn ambiguity(text: &str) -> Option<Ambiguity> {
+    let kubelet = resolve(text);
     let core = core_reading(text);
     if let Reading::Float(value) = core
         && !value.is_finite()
     {
-        return Reading::Refused(Refusal {
+        return Some(Ambiguity {
             problem: format!("`{text}` is not a finite number, which no field of the kubelet takes"),
-            way_out: format!("write a number, or {} for the text", super::canonical::quoted(text)),
+            way_out: format!("write a number, or {} for the text", quoted(text)),
         });
     }
     // YAML 1.1 proper reads `0o17` as text, though yaml.v2 and YAML 1.2 agree on it.
     let octal_12 = matches!(kubelet, Reading::Int(_)) && text.trim_start_matches(['-', '+']).starts_with("0o");
     if kubelet == core && !octal_12 {
-        return kubelet;
+        return None;
     }
     let other = if octal_12 { Reading::Text(text) } else { core };
     let who = if octal_12 { "strict YAML 1.1 readers" } else { "YAML 1.2 readers" };
@@ -141,40 +167,10 @@ fn read_plain(text: &str) -> Reading<'_> {
             ways.push(way);
         }
     }
-    Reading::Refused(Refusal {
+    Some(Ambiguity {
         problem: format!("`{text}` is {} to the kubelet and {} to {who}", kubelet.describe(), other.describe()),
-        way_out: format!("write {}, or {} for the text", ways.join(" or "), super::canonical::quoted(text)),
+        way_out: format!("write {}, or {} for the text", ways.join(" or "), quoted(text)),
     })
-}
-
-/// yaml.v2's `resolve`, for a plain scalar in untyped data.
-fn kubelet_reading(text: &str) -> Reading<'_> {
-    match text {
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            return Reading::Bool(true);
-        }
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            return Reading::Bool(false);
-        }
-        "" | "~" | "null" | "Null" | "NULL" => return Reading::Null,
-        _ => {}
-    }
-    if let Some(value) = special_float(text) {
-        return Reading::Float(value);
-    }
-    let plain: String = match text.chars().next() {
-        // A number that starts with a point may have no underscores.
-        Some('.') => text.to_owned(),
-        Some('+' | '-' | '0'..='9') => text.chars().filter(|c| *c != '_').collect(),
-        _ => return Reading::Text(text),
-    };
-    if let Some(value) = go_integer(&plain) {
-        return Reading::Int(value);
-    }
-    match decimal_float(&plain) {
-        Some(value) if value.is_finite() => Reading::Float(value),
-        _ => Reading::Text(text),
-    }
 }
 
 /// The core schema of YAML 1.2 (chapter 10.3.2).
@@ -204,64 +200,14 @@ fn core_reading(text: &str) -> Reading<'_> {
     decimal_float(text).map_or(Reading::Text(text), Reading::Float)
 }
 
-fn special_float(text: &str) -> Option<f64> {
-    match text {
-        ".nan" | ".NaN" | ".NAN" => Some(f64::NAN),
-        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Some(f64::INFINITY),
-        "-.inf" | "-.Inf" | "-.INF" => Some(f64::NEG_INFINITY),
-        _ => None,
-    }
-}
-
-/// Go's `strconv.ParseInt` and `ParseUint` with base 0: `0x`, `0o`, `0b`, and a leading zero for octal.
-fn go_integer(text: &str) -> Option<i128> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let mut head = digits.chars();
-    let value = match (head.next(), head.next()) {
-        (Some('0'), Some('x' | 'X')) => unsigned(head.as_str(), 16),
-        (Some('0'), Some('o' | 'O')) => unsigned(head.as_str(), 8),
-        (Some('0'), Some('b' | 'B')) => unsigned(head.as_str(), 2),
-        (Some('0'), Some(_)) => unsigned(digits, 8),
-        _ => unsigned(digits, 10),
-    }?;
-    let value = sign * value;
-    // A sign, even a plus, leaves only the signed form.
-    let most = if digits.len() == text.len() { i128::from(u64::MAX) } else { i128::from(i64::MAX) };
-    (i128::from(i64::MIN)..=most).contains(&value).then_some(value)
-}
-
-fn unsigned(digits: &str, radix: u32) -> Option<i128> {
-    // `from_str_radix` takes a sign of its own, and there was one already or there may be none.
-    if digits.starts_with(['-', '+']) { None } else { i128::from_str_radix(digits, radix).ok() }
-}
-
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, the same in yaml.v2 and in YAML 1.2.
-fn decimal_float(text: &str) -> Option<f64> {
-    let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['-', '+']).unwrap_or(exponent))),
-        None => (unsigned, None),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let good = digits(whole)
-        && digits(fraction)
-        && !(whole.is_empty() && fraction.is_empty())
-        && exponent.is_none_or(|exponent| !exponent.is_empty() && digits(exponent));
-    if good { text.parse().ok() } else { None }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(text: &str) -> String {
-        match Scalar::plain(text).read() {
-            Reading::Refused(refusal) => format!("refused: {}", refusal.way_out),
-            reading => reading.describe(),
+        match Scalar::plain(text).ambiguity() {
+            Some(ambiguity) => format!("ambiguous: {}", ambiguity.way_out),
+            None => Scalar::plain(text).read().describe(),
         }
     }
 
@@ -304,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_on_which_readers_disagree_are_refused() {
+    fn scalars_on_which_readers_disagree_are_ambiguous() {
         for (text, way_out) in [
             ("yes", "write true, or \"yes\" for the text"),
             ("Off", "write false, or \"Off\" for the text"),
@@ -323,19 +269,53 @@ mod tests {
             (".inf", "write a number, or \".inf\" for the text"),
             (".NaN", "write a number, or \".NaN\" for the text"),
         ] {
-            assert_eq!(read(text), format!("refused: {way_out}"), "{text}");
+            assert_eq!(read(text), format!("ambiguous: {way_out}"), "{text}");
         }
-        assert!(read("18446744073709551616").starts_with("refused"));
-        assert!(read(&"9".repeat(60)).starts_with("refused"));
+        assert!(read("18446744073709551616").starts_with("ambiguous"));
+        assert!(read(&"9".repeat(60)).starts_with("ambiguous"));
     }
 
     #[test]
-    fn a_refusal_says_who_reads_what() {
-        let Reading::Refused(refusal) = read_plain("yes") else { panic!("yes is ambiguous") };
+    fn an_ambiguity_says_who_reads_what() {
         assert_eq!(
-            refusal.problem,
+            ambiguity("yes").expect("yes is ambiguous").problem,
             "`yes` is the boolean true to the kubelet and the text \"yes\" to YAML 1.2 readers"
         );
+    }
+
+    #[test]
+    fn ambiguous_scalars_are_read_as_the_kubelet_does() {
+        for (text, meaning) in [
+            ("yes", "the boolean true"),
+            ("Off", "the boolean false"),
+            ("0777", "the number 511"),
+            ("08", "the number 8"),
+            ("1_000", "the number 1000"),
+            ("0b101", "the number 5"),
+            ("1e999", "the text \"1e999\""),
+            ("18446744073709551616", "the number 1.8446744073709552e+19"),
+            ("-.inf", "the number -.inf"),
+        ] {
+            assert_eq!(Scalar::plain(text).read().describe(), meaning, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_what_json_makes_of_them() {
+        for (text, whole) in [
+            ("5.0", Some(5)),
+            ("1e2", Some(100)),
+            ("1e20", Some(100_000_000_000_000_000_000)),
+            ("1e21", None),
+            ("0.5", None),
+            ("9007199254740993.0", Some(9_007_199_254_740_992)),
+            ("9223372036854775807.0", Some(9_223_372_036_854_776_000)),
+            ("-0.0", Some(0)),
+            (".inf", None),
+            ("x", None),
+        ] {
+            assert_eq!(Scalar::plain(text).read().whole(), whole, "{text}");
+        }
     }
 
     #[test]

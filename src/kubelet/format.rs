@@ -93,7 +93,7 @@ formats! {
     CpuList = "cpu-list", "a list of CPUs such as 0-3,8",
         Some(r"^([+]?[0-9]+(-[+]?[0-9]+)*(,[+]?[0-9]+(-[+]?[0-9]+)*)*)?$");
     /// The name of a TLS cipher suite.
-    CipherSuite = "cipher-suite", "a cipher suite by its name in Go's crypto/tls", Some("^TLS_[A-Z0-9_]+$");
+    CipherSuite = "cipher-suite", "a cipher suite by its name in Go's crypto/tls", None;
     /// The number of a key exchange.
     Curve = "curve", "a key exchange by its number in Go's crypto/tls", None;
     /// A threshold of eviction (`pkg/kubelet/eviction/helpers.go` parseThresholdStatement).

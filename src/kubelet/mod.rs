@@ -1,7 +1,7 @@
 //! Facts about KubeletConfiguration (kubelet.config.k8s.io/v1beta1), whatever the cluster: its fields, and the texts
 //! that its durations and quantities are made of. Facts only; what nodecfg makes of them is said elsewhere.
 
-pub mod bounds;
+pub mod address;
 pub mod direction;
 pub mod duration;
 pub mod fields;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::fields::{self, Field, FieldType, Range};
 use super::format::{self, Format};
+use super::tls::{self, Kind};
 use super::{API_VERSION, KIND, Minor};
 
 /// The schema of one version.
@@ -115,6 +116,15 @@ fn type_names(types: &[FieldType], null: bool) -> Json {
 
 /// The allowed values; empty text takes the default in fields that are no pointers.
 fn allowed(field: &Field, minor: Minor, null: bool) -> Option<Json> {
+    match field.format {
+        Some(Format::CipherSuite) => {
+            return Some(tls::known(Kind::Cipher, minor).map(|name| json!(name.value)).collect());
+        }
+        Some(Format::Curve) => {
+            return Some(tls::known(Kind::Curve, minor).filter_map(|name| name.value.parse::<u16>().ok()).collect());
+        }
+        _ => {}
+    }
     let values = field.allowed.at(minor)?;
     let mut values: Vec<Json> = values.iter().map(|value| json!(value)).collect();
     if !field.keeps_zero(minor) && !field.path.ends_with("[]") {

@@ -37,7 +37,7 @@ pub struct Name {
 }
 
 /// The names of a kind that kubelets of this version know.
-pub fn known(kind: Kind, minor: Minor) -> impl Iterator<Item = &'static Name> {
+pub fn known(kind: Kind, minor: Minor) -> impl Iterator<Item = &'static Name> + Clone {
     TABLE.iter().filter(move |name| name.kind == kind && (name.since..=name.until).contains(&minor))
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use crate::document::{Document, Entry, Node, Reading, Value};
+use crate::document::{Document, Entry, Node, Reading};
 use crate::finding::Place;
 use crate::kubelet::fields::{self, Field};
 use crate::kubelet::gates::Enabled;
@@ -151,16 +151,10 @@ impl<'d> Config<'d> {
     }
 }
 
-/// The whole number that a scalar is to the kubelet, which turns YAML into JSON first: 5.0 becomes 5 on the way.
+/// The whole number that a scalar is to the kubelet.
 #[must_use]
 pub fn whole(node: &Node) -> Option<i128> {
-    let Value::Scalar(_) = &node.value else { return None };
-    match node.reading()? {
-        Reading::Int(value) => Some(value),
-        // Exact, since a float without a fraction is a whole number; beyond i128 the cast keeps to its bounds.
-        Reading::Float(value) if value.fract() == 0.0 => Some(value as i128),
-        _ => None,
-    }
+    node.reading()?.whole()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::document::Document;
 use crate::finding::Place;
 use crate::kubelet::Minor;
+use crate::kubelet::gates::Enabled;
 
 mod config;
 mod defaults;
@@ -22,7 +23,7 @@ mod refusals;
 mod rules;
 mod startup;
 
-pub use config::Config;
+pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};
 pub use refusals::Refusals;
 
@@ -119,4 +120,14 @@ pub fn assess(document: &Document, minor: Minor) -> Verdict {
     verdict.unknown = rules::host::unknown(&config);
     verdict.unknown.extend(startup::unknown(&config));
     verdict
+}
+
+/// What a kubelet of this version makes of a document, with the gates as they are by default where it refuses the
+/// document's; `None` when it cannot decode it.
+#[must_use]
+pub fn configuration(document: &Document, minor: Minor) -> Option<Config<'_>> {
+    if !load::check(document, minor).is_empty() {
+        return None;
+    }
+    Some(Config::new(document, minor, gates::apply(document, minor).unwrap_or_else(|_| Enabled::defaults(minor))))
 }

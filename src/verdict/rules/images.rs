@@ -1,8 +1,8 @@
 //! Images: when they are collected, how they are pulled, and whose pull secrets count.
 
-use super::bounds::written;
 use super::choices::one_of;
 use super::image_names;
+use super::numbers::written;
 use crate::kubelet::Minor;
 use crate::verdict::Config;
 use crate::verdict::refusals::Check;

@@ -1,7 +1,8 @@
 //! How the kubelet logs (`k8s.io/component-base/logs/api/v1/options.go`, `Validate`).
 
-use super::bounds::bounded;
 use super::choices::one_of;
+use super::durations::hold;
+use super::numbers::in_range;
 use super::reserved::is_zero;
 use crate::document::Node;
 use crate::verdict::Config;
@@ -22,8 +23,10 @@ pub(super) const CHECKS: &[Check] = &[
                 .help("leave featureGates.LoggingBetaOptions on, or the format at text");
         }
     }),
-    ("logging-flush-frequency", bounded),
-    ("logging-verbosity", bounded),
+    ("logging-flush-frequency", |config, refusals| {
+        hold(config, refusals, "logging.flushFrequency", |frequency| frequency > 0, "more than 0s");
+    }),
+    ("logging-verbosity", in_range),
     ("logging-vmodule-format", |config, refusals| {
         let format = config.text(FORMAT);
         if format != "text" && config.list(VMODULE).is_some_and(|list| !list.is_empty()) {

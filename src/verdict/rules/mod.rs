@@ -1,15 +1,15 @@
 //! The third stage: `ValidateKubeletConfiguration`, rule by rule, as on a Linux host with cgroup v2. Each rule is a row of
-//! the table of rules, which says in which versions it runs; those that only hold a field to bounds or to a list of
-//! values take these from the tables too. What depends on the host is in `host`.
+//! the table of rules, which says in which versions it runs; those that only hold a field to a range or to a list of
+//! values take these from the table of fields. What depends on the host is in `host`.
 
 use super::refusals::{Check, Refusals};
 use super::{Config, Refusal};
 use crate::kubelet::Minor;
 
 mod allocatable;
-mod bounds;
 mod choices;
 mod cpuset;
+mod durations;
 mod endpoint;
 pub(super) mod host;
 mod image_names;
@@ -17,6 +17,7 @@ mod images;
 mod logging;
 mod memory;
 mod nodes;
+mod numbers;
 mod paths;
 mod pods;
 mod reserved;
@@ -31,8 +32,9 @@ mod tests;
 /// (`cmd/kubelet/app/server.go`, `NewKubeletCommand`).
 const LOGGING_FIRST: Minor = Minor(25);
 
-const GROUPS: [&[Check]; 13] = [
-    bounds::CHECKS,
+const GROUPS: [&[Check]; 14] = [
+    numbers::CHECKS,
+    durations::CHECKS,
     choices::CHECKS,
     allocatable::CHECKS,
     images::CHECKS,

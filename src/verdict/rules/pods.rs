@@ -1,14 +1,11 @@
-//! What pods get: their CPU quota, how long they wait to be restarted, their user namespaces.
+//! What pods get: their CPU quota, and how long they wait to be restarted.
 
-use super::bounds::written;
+use super::numbers::written;
 use crate::verdict::refusals::Check;
 
 const PERIOD: &str = "crashLoopBackOff.maxContainerRestartPeriod";
 const BACKOFF: &str = "KubeletCrashLoopBackOffMax";
 const QUOTA: &str = "cpuCFSQuotaPeriod";
-const IDS: &str = "userNamespaces.idsPerPod";
-/// The identifiers of a user namespace come in blocks of so many.
-const BLOCK: i64 = 65_536;
 
 pub(super) const CHECKS: &[Check] = &[
     ("cpu-cfs-quota-period-gate", |config, refusals| {
@@ -37,20 +34,6 @@ pub(super) const CHECKS: &[Check] = &[
             refusals
                 .field(config, PERIOD, format!("{PERIOD} is set, and the feature gate {BACKOFF} is off"))
                 .help(format!("set featureGates.{BACKOFF}: true, or leave crashLoopBackOff out"));
-        }
-    }),
-    ("user-namespaces-ids-per-pod", |config, refusals| {
-        let Some(ids) = config.given(IDS).and_then(|_| config.int(IDS)) else { return };
-        let most = i64::from(u32::MAX);
-        if ids < BLOCK || ids % BLOCK != 0 || ids > most {
-            let nearest = (ids.min(most) / BLOCK).max(1) * BLOCK;
-            refusals
-                .field(
-                    config,
-                    IDS,
-                    format!("{IDS} is {ids}; it must be a multiple of {BLOCK}, at least one, below 2^32"),
-                )
-                .help(format!("write {nearest}, or leave it out for {BLOCK}"));
         }
     }),
 ];

@@ -1,6 +1,6 @@
 //! Graceful shutdown of the node: the two periods, and the periods by priority that replace them.
 
-use super::bounds::written;
+use super::numbers::written;
 use crate::verdict::Config;
 use crate::verdict::refusals::Check;
 

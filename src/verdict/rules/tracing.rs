@@ -1,7 +1,7 @@
 //! Where traces go.
 
-use super::bounds::bounded;
 use super::endpoint;
+use super::numbers::in_range;
 use crate::kubelet::Minor;
 use crate::verdict::Config;
 use crate::verdict::refusals::Check;
@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("tracing-sampling-rate", |config, refusals| {
         if is_looked_at(config) {
-            bounded(config, refusals);
+            in_range(config, refusals);
         }
     }),
     ("tracing-endpoint", |config, refusals| {
