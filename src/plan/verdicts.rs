@@ -46,6 +46,8 @@ pub(super) fn pool(
     let minors: Vec<Minor> = by_minor.keys().copied().collect();
     let mut findings = check_document(&rendered.document, &minors).findings;
     gate.apply(&mut findings);
+    // What is merely worth knowing is for those who write the file.
+    findings.retain(|finding| finding.severity != Severity::Note);
     let exposed: BTreeMap<Minor, Vec<&NodeName>> = exposed(plan, observed);
     for finding in &mut findings {
         if !finding.kubelets.iter().any(|minor| exposed.contains_key(minor)) {

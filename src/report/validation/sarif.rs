@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Batch, Location, Renderer, Totals};
+use crate::advice::table as advice;
 use crate::finding::{Finding, Place, Severity};
 use crate::kubelet::rules;
 use crate::report::findings::{Texts, who};
@@ -134,13 +135,19 @@ impl Renderer for Sarif {
 
 /// What is known of a code: the sentence and the source of a rule of the kubelet, or what nodecfg means by it.
 fn descriptor(code: &str) -> Value {
-    match rules::lookup(code) {
-        Some(rule) => json!({
+    let told = |says: &str, source: &str, tag: &str| {
+        json!({
             "id": code,
-            "shortDescription": {"text": rule.says},
-            "help": {"text": format!("{}\nUpstream: {}", rule.says, rule.source)},
-            "properties": {"tags": ["kubelet"]},
-        }),
+            "shortDescription": {"text": says},
+            "help": {"text": format!("{says}\nSource: {source}")},
+            "properties": {"tags": [tag]},
+        })
+    };
+    if let Some(advice) = advice::lookup(code) {
+        return told(&advice.says, &advice.source, "nodecfg");
+    }
+    match rules::lookup(code) {
+        Some(rule) => told(&rule.says, &rule.source, "kubelet"),
         None => {
             let text = OWN
                 .iter()
