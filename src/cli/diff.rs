@@ -36,7 +36,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, false, terminal)?;
     let Planned { plan, .. } =
         plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate())).await?;
-    warn_of_plan(&plan, &loaded, terminal)?;
+    warn_of_plan(&plan, &loaded, format, terminal)?;
     write_plan(&plan, format, verbose, terminal)?;
     Ok(if plan.has_changes() { Exit::Changes } else { Exit::Done })
 }

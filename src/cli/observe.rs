@@ -8,7 +8,7 @@ use crate::finding::Gate;
 use crate::names::NamespaceName;
 use crate::observed::Observed;
 use crate::plan::{self, Options, Plan};
-use crate::report::findings;
+use crate::report::{Format, findings};
 
 /// A plan and what it was made from.
 pub(super) struct Planned {
@@ -22,8 +22,16 @@ pub(super) fn warn(loaded: &Loaded, terminal: &mut Terminal) -> Result<(), Failu
     Ok(findings::each(&mut terminal.err, &loaded.snapshot, loaded.findings.iter())?)
 }
 
-/// The same of what came out with the versions of the nodes.
-pub(super) fn warn_of_plan(plan: &Plan, loaded: &Loaded, terminal: &mut Terminal) -> Result<(), Failure> {
+/// The same of what came out with the versions of the nodes. Programs read it in the plan.
+pub(super) fn warn_of_plan(
+    plan: &Plan,
+    loaded: &Loaded,
+    format: Format,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    if matches!(format, Format::Json | Format::Yaml) {
+        return Ok(());
+    }
     // What was said of the repository need not be said again.
     let new = plan.findings.iter().filter(|finding| !loaded.findings.contains(finding));
     Ok(findings::each(&mut terminal.err, &loaded.snapshot, new)?)

@@ -72,7 +72,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let options = args.allowances.options(namespace, args.repository.gate());
     let exit = if args.dry_run {
         let planned = plan(&loaded, &reader, options).await?;
-        warn_of_plan(&planned.plan, &loaded, terminal)?;
+        warn_of_plan(&planned.plan, &loaded, format, terminal)?;
         diff::write_plan(&planned.plan, format, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
@@ -119,7 +119,9 @@ impl Args {
         if !refusals.is_empty() {
             return Err(Failure::Problems { problems: refusals, snapshot: Box::new(loaded.snapshot.clone()) });
         }
-        warn_of_plan(&plan, loaded, terminal)?;
+        if plan.has_changes() {
+            warn_of_plan(&plan, loaded, format, terminal)?;
+        }
         let mut audience = Audience::gather(&plan, Purpose::Sync, format, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cluster_args::{ClusterArgs, label_keys, parse_duration};
-use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
+use super::observe::{Allowances, Planned, plan, warn};
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Audience, Purpose};
 use super::{Exit, Failure, Terminal};
@@ -38,7 +38,6 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
-    warn_of_plan(plan, &loaded, terminal)?;
     let mut audience = Audience::gather(plan, Purpose::Verify, format, verbose, terminal)?;
     let rollout = Rollout {
         plan,

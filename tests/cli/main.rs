@@ -15,3 +15,4 @@ mod run;
 mod sandbox;
 mod status;
 mod validate;
+mod validate_files;
