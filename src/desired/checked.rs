@@ -2,6 +2,7 @@
 //! that. The same for a file on its own and for what a pool's files render to.
 
 use super::kubelet_file;
+use crate::advice;
 use crate::document::{Document, Parsed};
 use crate::finding::{Finding, Gate, merged, sort};
 use crate::kubelet::Minor;
@@ -82,6 +83,7 @@ pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
     let verdicts: Vec<Verdict> = minors.iter().map(|minor| assess(document, *minor)).collect();
     let mut found = findings(&verdicts);
     found.extend(dropped_fields(document, minors));
+    found.extend(advice::review(document, &verdicts));
     Checked { verdicts, findings: found }
 }
 
@@ -114,7 +116,14 @@ pub fn told_once(findings: Vec<Finding>) -> Vec<Finding> {
 
 /// The answer to a text that is no document at all.
 fn not_loaded(minor: Minor) -> Verdict {
-    Verdict { minor, stage: Stage::Load, refusals: Vec::new(), startup: Vec::new(), unknown: Vec::new() }
+    Verdict {
+        minor,
+        stage: Stage::Load,
+        refusals: Vec::new(),
+        startup: Vec::new(),
+        later: Vec::new(),
+        unknown: Vec::new(),
+    }
 }
 
 #[cfg(test)]

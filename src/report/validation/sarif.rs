@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Batch, Location, Renderer, Totals};
+use crate::advice::table;
 use crate::finding::{Finding, Place, Severity};
 use crate::kubelet::rules;
 use crate::report::findings::{Texts, who};
@@ -132,8 +133,17 @@ impl Renderer for Sarif {
     }
 }
 
-/// What is known of a code: the sentence and the source of a rule of the kubelet, or what nodecfg means by it.
+/// What is known of a code: the sentence and the source of a rule of the kubelet or of a piece of advice, or what nodecfg
+/// means by it.
 fn descriptor(code: &str) -> Value {
+    if let Some(advice) = table::lookup(code) {
+        return json!({
+            "id": code,
+            "shortDescription": {"text": advice.says},
+            "help": {"text": format!("{}\nSource: {}", advice.says, advice.source)},
+            "properties": {"tags": ["nodecfg"]},
+        });
+    }
     match rules::lookup(code) {
         Some(rule) => json!({
             "id": code,
