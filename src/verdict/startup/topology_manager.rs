@@ -2,16 +2,17 @@
 //! `pkg/kubelet/cm/topologymanager/policy_options.go` `NewPolicyOptions`. Its policy and scope are validated before; up to
 //! 1.19 nobody looks at the policy until the manager is made (`topology_manager.go` `NewManager`).
 
-use super::{names, policy_options};
+use super::policy_options;
 use crate::kubelet::Minor;
 use crate::verdict::refusals::Check;
+use crate::verdict::rules::choices::one_of;
 
 const OPTIONS: &str = "topologyManagerPolicyOptions";
 
 pub(super) const CHECKS: &[Check] = &[
     ("topology-manager-policy-name", |config, refusals| {
         if config.gate("TopologyManager") {
-            names::one_of(config, refusals, "topologyManagerPolicy");
+            one_of(config, refusals, "topologyManagerPolicy");
         }
     }),
     ("topology-manager-options-gate", |config, refusals| {
