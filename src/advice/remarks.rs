@@ -14,6 +14,8 @@ pub(super) struct Remarks {
     /// Fields that the kubelet of this version refuses.
     refused: BTreeSet<String>,
     list: Vec<Finding>,
+    /// The fields that something was said about, by version.
+    mentioned: BTreeSet<(Minor, String)>,
     /// Whether the last remark was taken.
     taken: bool,
 }
@@ -54,6 +56,7 @@ impl Remarks {
                 Severity::Warning => Finding::warning,
                 Severity::Note => Finding::note,
             };
+            self.mentioned.extend(self.minor.map(|minor| (minor, field.clone())));
             self.list.push(new(&advice.code, message).at(place).field(field).kubelets(self.minor));
         }
         self
@@ -77,7 +80,7 @@ impl Remarks {
 
     /// Whether something has been said about a field in a version.
     pub(super) fn mention(&self, field: &str, minor: Minor) -> bool {
-        self.list.iter().any(|finding| finding.field.as_deref() == Some(field) && finding.kubelets.contains(&minor))
+        self.mentioned.contains(&(minor, field.to_owned()))
     }
 
     /// The findings, each with its versions, in the order of reports.
