@@ -116,7 +116,14 @@ pub fn told_once(findings: Vec<Finding>) -> Vec<Finding> {
 
 /// The answer to a text that is no document at all.
 fn not_loaded(minor: Minor) -> Verdict {
-    Verdict { minor, stage: Stage::Load, refusals: Vec::new(), startup: Vec::new(), unknown: Vec::new() }
+    Verdict {
+        minor,
+        stage: Stage::Load,
+        refusals: Vec::new(),
+        startup: Vec::new(),
+        later: Vec::new(),
+        unknown: Vec::new(),
+    }
 }
 
 #[cfg(test)]
