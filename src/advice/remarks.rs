@@ -1,6 +1,6 @@
 //! Collects remarks, version by version, and makes findings of them: the same remark for several versions is one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::table;
 use crate::finding::{self, Finding, Place, Severity};
@@ -15,7 +15,7 @@ pub(super) struct Remarks {
     refused: BTreeSet<String>,
     list: Vec<Finding>,
     /// The fields that something was said about, by version.
-    mentioned: BTreeSet<(Minor, String)>,
+    mentioned: BTreeMap<Minor, BTreeSet<String>>,
     /// Whether the last remark was taken.
     taken: bool,
 }
@@ -56,7 +56,9 @@ impl Remarks {
                 Severity::Warning => Finding::warning,
                 Severity::Note => Finding::note,
             };
-            self.mentioned.extend(self.minor.map(|minor| (minor, field.clone())));
+            if let Some(minor) = self.minor {
+                self.mentioned.entry(minor).or_default().insert(field.clone());
+            }
             self.list.push(new(&advice.code, message).at(place).field(field).kubelets(self.minor));
         }
         self
@@ -80,7 +82,7 @@ impl Remarks {
 
     /// Whether something has been said about a field in a version.
     pub(super) fn mention(&self, field: &str, minor: Minor) -> bool {
-        self.mentioned.contains(&(minor, field.to_owned()))
+        self.mentioned.get(&minor).is_some_and(|fields| fields.contains(field))
     }
 
     /// The findings, each with its versions, in the order of reports.
