@@ -114,10 +114,10 @@ fn lost(config: &Config<'_>, remarks: &mut Remarks) {
     let code = if images_alone { "eviction-image-defaults-lost" } else { "eviction-defaults-lost" };
     let signals = lost.iter().map(|(signal, _)| *signal).collect::<Vec<_>>().join(", ");
     let lines = lost.iter().map(|(signal, value)| format!("{signal}: \"{value}\"")).collect::<Vec<_>>().join(", ");
-    let mut help = format!("add to evictionHard {lines}; a signal that shall have no threshold says so with \"0%\"");
-    if fields::lookup("mergeDefaultEvictionSettings").is_some_and(|field| field.is_known_to(config.minor())) {
-        help = format!("write mergeDefaultEvictionSettings: true, or {help}");
-    }
+    let help = format!(
+        "add to evictionHard {lines}, or \"0%\" for a signal that shall have no threshold; from 1.33 on \
+         mergeDefaultEvictionSettings: true keeps the defaults as well"
+    );
     let message = format!("`evictionHard` leaves out {signals}: no threshold there, not even the default one");
     remarks.field(config, code, "evictionHard", message).help(help);
 }

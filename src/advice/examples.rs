@@ -102,8 +102,8 @@ const EXAMPLES: &[Example] = &[
     (
         "gate-deprecated",
         &[36],
-        "featureGates: {DisableCPUQuotaWithExclusiveCPUs: false}",
-        "featureGates: {DisableCPUQuotaWithExclusiveCPUs: true}",
+        "featureGates: {KubeletPodResourcesListUseActivePods: false}",
+        "featureGates: {KubeletPodResourcesListUseActivePods: true}",
     ),
     (
         "gate-equals-default",

@@ -1,10 +1,22 @@
 //! Fields that are deprecated, or that do nothing while their feature gate is off.
 
+use std::sync::LazyLock;
+
 use super::defaults;
 use super::remarks::Remarks;
 use crate::kubelet::Minor;
 use crate::kubelet::fields::{self, Field};
 use crate::verdict::Config;
+
+/// Fields that some version has as deprecated.
+static DEPRECATED: LazyLock<Vec<&'static Field>> =
+    LazyLock::new(|| fields::all().filter(|field| field.deprecated_since.is_some()).collect());
+
+/// Fields that hold a value and have a gate in some version.
+static GATED: LazyLock<Vec<&'static Field>> = LazyLock::new(|| {
+    let is_value = |field: &&Field| !field.path.contains(['[', '{']) && fields::children(&field.path).is_empty();
+    fields::all().filter(|field| field.gate.iter().next().is_some()).filter(is_value).collect()
+});
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     for field in deprecated(config.minor()).filter(|field| defaults::is_set(config, &field.path)) {
@@ -15,10 +27,9 @@ pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
             .help(replacement(field));
     }
     // What the kubelet refuses without the gate is not said here again.
-    for (field, gate) in fields::all().filter_map(|field| Some((field, field.gate.at(config.minor())?))) {
+    for (field, gate) in GATED.iter().filter_map(|field| Some((field, field.gate.at(config.minor())?))) {
         let path = field.path.as_str();
-        let whole = !path.contains(['[', '{']) && fields::children(path).is_empty();
-        if whole && !config.gate(gate) && defaults::is_effective(config, path) {
+        if !config.gate(gate) && defaults::is_effective(config, path) {
             remarks
                 .field(config, "gate-off", path, format!("`{path}` has no effect while the feature gate {gate} is off"))
                 .help(format!("remove it, or write featureGates: {{{gate}: true}}"));
@@ -28,8 +39,9 @@ pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
 
 /// The fields that a version has as deprecated.
 pub(super) fn deprecated(minor: Minor) -> impl Iterator<Item = &'static Field> {
-    fields::all()
-        .filter(move |field| field.deprecated_since.is_some_and(|since| since <= minor) && field.is_known_to(minor))
+    let is =
+        move |field: &&&Field| field.deprecated_since.is_some_and(|since| since <= minor) && field.is_known_to(minor);
+    DEPRECATED.iter().filter(is).copied()
 }
 
 /// The way out of a deprecated field.

@@ -102,23 +102,22 @@ fn swap(config: &Config<'_>, remarks: &mut Remarks) {
 /// `cgroupDriver`: anything but `systemd` makes the kubelet use cgroupfs, whatever the runtime does.
 pub(super) fn cgroup_driver(config: &Config<'_>, remarks: &mut Remarks) {
     let driver = config.text("cgroupDriver");
-    let from_runtime = config.gate("KubeletCgroupDriverFromCRI");
     if !matches!(driver, "systemd" | "cgroupfs") {
         let message = format!("`cgroupDriver` is {driver:?}, which the kubelet takes for cgroupfs without a word");
         remarks
             .field(config, "cgroup-driver-unknown", "cgroupDriver", message)
             .help("write systemd or cgroupfs, the one that the container runtime uses");
-    } else if driver == "cgroupfs" && !from_runtime {
-        let message = match config.given("cgroupDriver") {
-            Some(_) => "`cgroupDriver` is cgroupfs",
-            None => "`cgroupDriver` is not set, and the kubelet takes cgroupfs",
-        };
+    } else if config.given("cgroupDriver").is_some()
+        && driver == "cgroupfs"
+        && !config.gate("KubeletCgroupDriverFromCRI")
+    {
         remarks
             .field(
                 config,
                 "cgroup-driver-cgroupfs",
                 "cgroupDriver",
-                format!("{message}; it has to be the container runtime's"),
+                "`cgroupDriver` is cgroupfs; it has to be the container runtime's, and on hosts with systemd it competes \
+                 with systemd",
             )
             .help("on hosts with systemd write cgroupDriver: systemd, and have the runtime use the same");
     }

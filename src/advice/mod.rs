@@ -52,7 +52,7 @@ pub fn review(document: &Document, verdicts: &[Verdict]) -> Vec<Finding> {
     let configs: Vec<(&Verdict, Config<'_>)> = verdicts
         .iter()
         .filter(|verdict| verdict.stage != Stage::Load)
-        .filter_map(|verdict| Some((verdict, configuration(document, verdict.minor)?)))
+        .map(|verdict| (verdict, configuration(document, verdict.minor)))
         .collect();
     for (verdict, config) in &configs {
         remarks.turn_to(verdict);
@@ -62,10 +62,10 @@ pub fn review(document: &Document, verdicts: &[Verdict]) -> Vec<Finding> {
     }
     let minors: Vec<Minor> = configs.iter().map(|(verdict, _)| verdict.minor).collect();
     let next = minors.iter().max().map(|newest| Minor(newest.0 + 1)).filter(|next| next.is_known());
-    if let Some((newest, _)) = configs.iter().max_by_key(|(verdict, _)| verdict.minor)
+    if let Some((newest, config)) = configs.iter().max_by_key(|(verdict, _)| verdict.minor)
         && let Some(next) = next
     {
-        upgrade::check(document, newest, next, &mut remarks);
+        upgrade::check(document, newest, config, next, &mut remarks);
     }
     for (verdict, config) in &configs {
         remarks.turn_to(verdict);

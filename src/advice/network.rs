@@ -1,6 +1,7 @@
 //! Addresses, ports, DNS, and how many pods a node has addresses for.
 
-use std::net::IpAddr;
+// The type alone; nothing here opens a connection.
+use core::net::IpAddr;
 
 use super::remarks::Remarks;
 use crate::verdict::Config;

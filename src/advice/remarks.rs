@@ -1,6 +1,6 @@
 //! Collects remarks, version by version, and makes findings of them: the same remark for several versions is one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::table;
 use crate::finding::{self, Finding, Place, Severity};
@@ -82,17 +82,7 @@ impl Remarks {
 
     /// The findings, each with its versions, in the order of reports.
     pub(super) fn into_findings(self) -> Vec<Finding> {
-        let mut merged: BTreeMap<_, Finding> = BTreeMap::new();
-        for finding in self.list {
-            let key = (finding.code, finding.field.clone(), finding.message.clone(), finding.help.clone());
-            let one = merged.entry(key).or_insert_with(|| Finding { kubelets: Vec::new(), ..finding.clone() });
-            one.kubelets.extend(finding.kubelets);
-        }
-        let mut findings: Vec<Finding> = merged.into_values().collect();
-        for finding in &mut findings {
-            finding.kubelets.sort_unstable();
-            finding.kubelets.dedup();
-        }
+        let mut findings = finding::merged(self.list);
         finding::sort(&mut findings);
         findings
     }

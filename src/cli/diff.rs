@@ -7,9 +7,9 @@ use super::{Exit, Failure, Terminal, run};
 use crate::plan::Plan;
 use crate::report::{self, Format, plan_json, plan_markdown, plan_text};
 
-/// Show what a sync would do: which fields change, on which nodes, in which order.
+/// Show what a sync would do: which fields change, what that does to running pods, on which nodes, in which order.
 ///
-/// Changes nothing. Ends with exit code 1 when there is something to change.
+/// Changes nothing. With -v each field says why it has its class of risk, and by which source. Ends with exit code 1 when there is something to change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

@@ -20,7 +20,8 @@ use crate::rollout::machine::Mode;
 /// Make the cluster match the repository, a few nodes at a time.
 ///
 /// Creates the ConfigMaps that are missing, points each node at its own within the budget of its pool (rollout.maxUnavailable),
-/// and waits until the node proves that it runs it. Stops when nodes fail. Ctrl-C lets the nodes in flight finish; run it again
+/// and waits until the node proves that it runs it. Changes nothing when a pool's change does more to running pods than the pool
+/// allows (rollout.allowDisruption). Stops when nodes fail. Ctrl-C lets the nodes in flight finish; run it again
 /// to go on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -117,6 +117,7 @@ pub(super) fn not_loaded(minors: &[Minor]) -> Vec<Verdict> {
         stage: Stage::Load,
         refusals: Vec::new(),
         startup: Vec::new(),
+        later: Vec::new(),
         unknown: Vec::new(),
     };
     minors.iter().map(answer).collect()

@@ -25,6 +25,11 @@ pub(super) fn check(document: &Document, minor: Minor) -> Vec<Refusal> {
     if document.syntax == Syntax::Yaml {
         load.finite(&document.root, "");
     }
+    // To the kubelet null is a map with nothing in it.
+    if document.root.is_null() {
+        load.header(&Mapping::new(), &document.root);
+        return load.refusals;
+    }
     let Value::Mapping(map) = &document.root.value else {
         let message = format!("the file must be a map, not {}", document.root.describe());
         load.refuse("top-level-map", String::new(), &document.root, message).help(format!(

@@ -8,6 +8,7 @@
 mod cluster;
 mod diff;
 mod errors;
+mod explain;
 mod help;
 mod program;
 mod repository;

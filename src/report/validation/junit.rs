@@ -153,7 +153,14 @@ mod tests {
     }
 
     fn verdict(minor: u32, stage: Stage) -> Verdict {
-        Verdict { minor: Minor(minor), stage, refusals: Vec::new(), startup: Vec::new(), unknown: Vec::new() }
+        Verdict {
+            minor: Minor(minor),
+            stage,
+            refusals: Vec::new(),
+            startup: Vec::new(),
+            later: Vec::new(),
+            unknown: Vec::new(),
+        }
     }
 
     #[test]

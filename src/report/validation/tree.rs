@@ -157,6 +157,7 @@ mod tests {
             stage: Stage::Ok,
             refusals: Vec::new(),
             startup,
+            later: Vec::new(),
             unknown: vec![open()],
         };
         vec![
