@@ -4,6 +4,7 @@
 //! The modules follow the data: [`repository`] → [`desired`] → [`observed`] → [`plan`] → [`rollout`] → [`report`].
 //! ARCHITECTURE.md has the map, the invariants and what each module must not do.
 
+pub mod advice;
 pub mod cli;
 pub mod clock;
 pub mod cluster;

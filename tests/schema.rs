@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use nodecfg::document::Document;
 use nodecfg::finding::any_error;
 use nodecfg::kubelet::{Minor, fields, schema};
+use nodecfg::verdict::assess;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -101,6 +102,33 @@ fn the_schema_of_1_21_agrees_with_the_kubelet() {
 #[test]
 fn the_schema_of_1_36_agrees_with_the_kubelet() {
     agreement(Minor(36));
+}
+
+/// The same of versions that nobody asked: what nodecfg's own verdict says stands for the kubelet's.
+#[test]
+fn schemas_of_all_versions_agree_with_the_verdict() {
+    let schemas: Vec<_> = Minor::all()
+        .map(|minor| (minor, jsonschema::validator_for(&schema::schema(minor)).expect("a schema")))
+        .collect();
+    let (mut runs, mut wrong) = (0, Vec::new());
+    for line in include_str!("data/oracle/cases.jsonl").lines() {
+        let case: Case = serde_json::from_str(line).expect("the cases are JSON lines");
+        let parsed = Document::parse("kubelet.yaml", &case.yaml);
+        let Some(document) = parsed.document.filter(|_| !any_error(&parsed.findings)) else { continue };
+        let json = document.to_json();
+        for (minor, validator) in &schemas {
+            if is_gated(&json, "", *minor) || !assess(&document, *minor).runs() {
+                continue;
+            }
+            runs += 1;
+            if let Err(problem) = validator.validate(&json) {
+                wrong.push(format!("{} in {minor}: {}: {problem}", case.id, problem.instance_path()));
+            }
+        }
+    }
+    println!("{runs} times a file runs by the verdict of some version");
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(runs > 10_000, "the cases are read");
 }
 
 #[test]

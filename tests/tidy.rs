@@ -26,6 +26,7 @@ const RIM: [&str; 2] = ["src/rollout/commentary.rs", "src/rollout/execute.rs"];
 const FORBIDDEN: [(&[&str], &[&str], &str); 7] = [
     (
         &[
+            "src/advice",
             "src/contract.rs",
             "src/desired",
             "src/document",

@@ -11,7 +11,7 @@ pub enum Exit {
     Changes = 1,
     /// Wrong usage, or an unexpected error.
     Failed = 2,
-    /// The repository is invalid.
+    /// The repository is invalid, or asks for a change that one of its pools does not allow.
     InvalidRepository = 3,
     /// The cluster refused or cannot be reached.
     Cluster = 4,

@@ -14,6 +14,7 @@ mod cluster_args;
 mod completions;
 mod diff;
 mod exit;
+mod explain;
 mod failure;
 mod logging;
 mod observe;
@@ -67,6 +68,7 @@ enum Command {
     Verify(verify::Args),
     Status(status::Args),
     Sandbox(sandbox::Args),
+    Explain(explain::Args),
     Schema(schema::Args),
     Completions(completions::Args),
 }
@@ -120,6 +122,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let format = cli.output.format();
     match cli.command {
         Command::Validate(args) => validate::run(&args, cli.output.shape(), cli.verbose, terminal),
+        Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
         Command::Completions(args) => format.and_then(|_| completions::run(&args, terminal)),
         Command::Diff(args) => block_on(diff::run(&args, format?, cli.verbose, terminal)),

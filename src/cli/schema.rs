@@ -1,5 +1,6 @@
 //! `nodecfg schema`: JSON Schemas of the files of a repository, and of a KubeletConfiguration.
 
+use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
 use crate::kubelet::minor::NEWEST;
@@ -8,7 +9,7 @@ use crate::kubelet::{self, Minor};
 /// Print the JSON Schema of a file, for editors and checkers.
 ///
 /// Editors with yaml-language-server take it from a first line such as
-/// `# yaml-language-server: $schema=https://nodecfg.dev/schemas/kubelet/1.36.json`, or from a file's path.
+/// `# yaml-language-server: $schema=../../kubelet.schema.json`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Args {
@@ -16,14 +17,13 @@ pub(super) struct Args {
     #[arg(value_enum)]
     kind: Kind,
     /// For kubelets of which version, with `kubelet`: 1.16 to 1.37. The newest by default.
-    #[arg(long, value_name = "VERSION", value_parser = Minor::parse_known)]
+    #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
     kubernetes_version: Option<Minor>,
 }
 
 const EXAMPLE: &str = "\
 Example:
-  nodecfg schema kubelet --kubernetes-version 1.36 > kubelet.json
-  sed -i '1i # yaml-language-server: $schema=../../kubelet.json' pools/*/kubelet.yaml";
+  nodecfg schema kubelet --kubernetes-version 1.36 > kubelet.schema.json";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {

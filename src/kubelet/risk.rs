@@ -104,6 +104,15 @@ impl StateFile {
             Self::MemoryManagerState => "memory_manager_state",
         }
     }
+
+    /// The field and the value of it without which the kubelet makes nothing of what is in the file.
+    #[must_use]
+    pub fn policy(self) -> (&'static str, &'static str) {
+        match self {
+            Self::CpuManagerState => ("cpuManagerPolicy", "static"),
+            Self::MemoryManagerState => ("memoryManagerPolicy", "Static"),
+        }
+    }
 }
 
 impl fmt::Display for StateFile {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::fields::{self, Field, FieldType, Range};
 use super::format::{self, Format};
+use super::gates::{self, GateAt};
 use super::tls::{self, Kind};
 use super::{API_VERSION, KIND, Minor};
 
@@ -136,7 +137,31 @@ fn allowed(field: &Field, minor: Minor, null: bool) -> Option<Json> {
     Some(Json::Array(values))
 }
 
+/// The gates that a version knows. A locked one has its default or is not there.
+fn gates(minor: Minor) -> Json {
+    let gate = |(name, at): (&str, GateAt)| {
+        let state = format!(
+            "{}, {}{}.",
+            at.stage,
+            if at.default { "on" } else { "off" },
+            if at.locked { ", locked" } else { "" }
+        );
+        let idle = if at.kubelet { "" } else { " The kubelet knows it and does not ask for it." };
+        let schema = Schema::default().with("description", format!("{state}{idle}"));
+        let schema = match (at.locked, at.default) {
+            (true, true) => schema.with("type", "boolean").with("enum", json!([true])),
+            (true, false) => schema.with("type", json!(["boolean", "null"])).with("enum", json!([false, null])),
+            (false, _) => schema.with("type", json!(["boolean", "null"])),
+        };
+        (name.to_owned(), Json::Object(schema.with("default", at.default).0))
+    };
+    gates::all_known(minor).map(gate).collect()
+}
+
 fn object(schema: Schema, field: &Field, minor: Minor) -> Schema {
+    if field.path == "featureGates" {
+        return schema.with("properties", gates(minor)).with("additionalProperties", false);
+    }
     let Some(values) = fields::child(&field.path, "any key") else {
         let required: Vec<&String> = fields::children(&field.path)
             .iter()
@@ -179,4 +204,67 @@ fn description(field: &Field, minor: Minor) -> String {
         text.push_str(&format!(" Deprecated since {since}."));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(minor: u32, pointer: &str) -> Json {
+        let schema = schema(Minor(minor));
+        schema.pointer(pointer).unwrap_or_else(|| panic!("{pointer} in 1.{minor}")).clone()
+    }
+
+    #[test]
+    fn fields_come_and_change_with_versions() {
+        assert_eq!(at(36, "/$id"), "https://nodecfg.dev/schemas/kubelet/1.36.json");
+        assert_eq!(at(36, "/properties/kind/const"), KIND);
+        assert_eq!(schema(Minor(29)).pointer("/properties/podLogsDir"), None);
+        assert_eq!(at(30, "/properties/podLogsDir/type"), json!(["string", "null"]));
+        assert_eq!(at(26, "/properties/eventBurst/default"), 10);
+        assert_eq!(at(27, "/properties/eventBurst/default"), 100);
+        assert_eq!(at(27, "/properties/logging/properties/flushFrequency/type"), json!(["integer", "null"]));
+        assert_eq!(at(28, "/properties/logging/properties/flushFrequency/type"), json!(["string", "integer", "null"]));
+        assert_eq!(schema(Minor(27)).pointer("/properties/iptablesDropBit/deprecated"), None);
+        assert_eq!(at(28, "/properties/iptablesDropBit/deprecated"), true);
+        assert_eq!(schema(Minor(28)).pointer("/properties/evictionHard/properties/containerfs.available"), None);
+        assert_eq!(at(29, "/properties/evictionHard/properties/containerfs.available/type"), json!(["string", "null"]));
+    }
+
+    #[test]
+    fn null_is_taken_where_the_kubelet_takes_it() {
+        assert_eq!(at(36, "/properties/syncFrequency/type"), "string");
+        assert_eq!(at(36, "/properties/cpuCFSQuotaPeriod/type"), json!(["string", "null"]));
+        assert_eq!(at(36, "/properties/clusterDNS/items/type"), "string");
+        assert_eq!(at(36, "/properties/registerWithTaints/items/properties/timeAdded/type"), "null");
+        assert_eq!(
+            at(36, "/properties/hairpinMode/enum"),
+            json!(["hairpin-veth", "none", "promiscuous-bridge", "", null])
+        );
+    }
+
+    #[test]
+    fn numbers_have_the_bounds_of_their_type_and_of_the_rules() {
+        let bounds = |pointer: &str| (at(36, &format!("{pointer}/minimum")), at(36, &format!("{pointer}/maximum")));
+        assert_eq!(bounds("/properties/port"), (json!(0), json!(65_535)));
+        assert_eq!(bounds("/properties/maxPods"), (json!(0), json!(i32::MAX)));
+        assert_eq!(bounds("/properties/podPidsLimit"), (json!(i64::MIN), json!(i64::MAX)));
+        assert_eq!(at(36, "/properties/memoryThrottlingFactor/exclusiveMinimum"), 0);
+        assert_eq!(at(36, "/properties/userNamespaces/properties/idsPerPod/multipleOf"), 65_536);
+    }
+
+    #[test]
+    fn maps_have_the_keys_that_kubelets_know() {
+        let limits = "/properties/reservedMemory/items/properties/limits";
+        assert_eq!(
+            at(36, &format!("{limits}/patternProperties/^hugepages-/type")),
+            json!(["string", "number", "null"])
+        );
+        assert_eq!(at(36, &format!("{limits}/additionalProperties")), false);
+        assert!(at(36, "/properties/topologyManagerPolicyOptions/additionalProperties").is_object());
+        assert_eq!(at(36, "/properties/featureGates/properties/NodeSwap/enum"), json!([true]));
+        assert_eq!(at(29, "/properties/featureGates/properties/NodeSwap/type"), json!(["boolean", "null"]));
+        assert_eq!(schema(Minor(21)).pointer("/properties/featureGates/properties/NodeSwap"), None);
+        assert_eq!(at(36, "/properties/registerWithTaints/items/required"), json!(["key"]));
+    }
 }

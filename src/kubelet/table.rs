@@ -6,7 +6,7 @@ use super::minor::Minor;
 
 /// The lines of a table after its header, as cells. No cell holds a line break; a cell in double quotes may hold
 /// commas, and doubled quotes for quotes (RFC 4180).
-pub(super) fn rows(text: &'static str) -> impl Iterator<Item = Vec<String>> {
+pub(crate) fn rows(text: &'static str) -> impl Iterator<Item = Vec<String>> {
     text.lines().skip(1).map(|line| cells(line).into_iter().map(unquote).collect())
 }
 

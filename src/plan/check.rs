@@ -190,7 +190,7 @@ impl Checker<'_> {
             for field in &set.fields {
                 let change = &field.change;
                 let says = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
-                let right = if known { field.risk.as_ref() == Some(&says) } else { field.risk.is_none() };
+                let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(says.class);
                 self.require(right, subject, format!("the risk of {} is not the table's", change.path));
                 worst = worst.max(known.then_some(says.class));
             }

@@ -13,7 +13,7 @@ use super::decide::refuses;
 use super::{Plan, PoolPlan, Problem};
 use crate::contract::ConfigSource;
 use crate::desired::{Pool, PoolTarget};
-use crate::document::{FieldChange, changes};
+use crate::document::{Document, FieldChange, Node as Value, changes};
 use crate::kubelet::risk::{self, Class, Risk, StateFile};
 use crate::names::PoolName;
 use crate::observed::Node;
@@ -146,9 +146,8 @@ pub(super) fn assess<'a>(
         .into_iter()
         .map(|(from, nodes)| {
             let old = from.as_ref().and_then(|source| shelf.document(source));
-            let known = old.is_some() && new.is_some();
             let field = |change: FieldChange| {
-                let risk = known.then(|| risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref()));
+                let risk = old.as_ref().zip(new).map(|(old, new)| risk_of(&change, old, new));
                 ChangedField { change, risk }
             };
             let fields = changes(old.as_ref(), new).into_iter().map(field).collect();
@@ -157,6 +156,16 @@ pub(super) fn assess<'a>(
         .collect();
     let disruption = Disruption::of(&sets, pool.policy.allow_disruption);
     (sets, disruption)
+}
+
+/// What the table says of a change, but for state files that neither configuration makes anything of.
+fn risk_of(change: &FieldChange, old: &Document, new: &Document) -> Risk {
+    let mut risk = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
+    risk.state_files.retain(|file| {
+        let (field, value) = file.policy();
+        [old, new].iter().any(|document| document.root.get(field).and_then(Value::text) == Some(value))
+    });
+    risk
 }
 
 /// The way out of a refusal.
@@ -178,4 +187,183 @@ pub(super) fn way_out(pool: &PoolName, worst: Class, state_files: &[StateFile]) 
         Class::Never => "take it back. If no pod of these nodes matters, ".to_owned(),
     };
     format!("{first}{allow}. `nodecfg diff -v` says why")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{
+        desired, fetched, namespace, node, observed, on, options, policy, pool, refusing, rendered_of, source,
+        with_config_map,
+    };
+    use super::super::{check, make};
+    use super::*;
+    use crate::contract::error_text;
+    use crate::desired::{Desired, Rendered};
+    use crate::observed::Observed;
+
+    fn config(fields: &str) -> Rendered {
+        rendered_of("a", fields)
+    }
+
+    /// A pool that wants these fields and allows this much.
+    fn wants(fields: &str, allowed: Class) -> Desired {
+        let mut pool = pool("a", 0, policy(1));
+        pool.policy.allow_disruption = allowed;
+        pool.target = PoolTarget::Config(Box::new(config(fields)));
+        desired([pool])
+    }
+
+    /// A cluster with these nodes, where the content of these configurations is there to be read.
+    fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
+        let mut cluster = observed(nodes);
+        for fields in configs {
+            let rendered = config(fields);
+            with_config_map(&mut cluster, "a", &rendered);
+            cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);
+        }
+        cluster
+    }
+
+    fn runs(name: &str, fields: &str) -> Node {
+        on(node(name, "a"), &config(fields).source(&namespace()))
+    }
+
+    fn planned(desired: &Desired, cluster: &Observed) -> Plan {
+        let plan = make(desired, cluster, &options()).expect("can be planned");
+        assert_eq!(check(&plan, cluster), []);
+        plan
+    }
+
+    fn disruption(wanted: &str, allowed: Class, cluster: &Observed) -> Disruption {
+        planned(&wants(wanted, allowed), cluster).pools.remove(0).disruption
+    }
+
+    #[test]
+    fn a_cpu_policy_is_refused_until_the_pool_allows_a_drain() {
+        let cluster = cluster([runs("n1", "cpuManagerPolicy: none")], &["cpuManagerPolicy: none"]);
+        let wanted = "cpuManagerPolicy: static\nmaxPods: 200";
+        let plan = planned(&wants(wanted, Class::Restart), &cluster);
+        assert!(plan.has_changes(), "it can be shown");
+        let refusals = plan.refusals();
+        assert_eq!(
+            refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [
+                "pool a: what changes is of class drain (the node must be drained first), and the pool allows no more than \
+              restart: cpuManagerPolicy (drain)"
+            ]
+        );
+        assert_eq!(
+            refusals[0].help(),
+            "drain the nodes first, which nodecfg does not, see to it that /var/lib/kubelet/cpu_manager_state is gone when \
+             the kubelet starts, then set spec.rollout.allowDisruption: drain in pools/a/pool.yaml. `nodecfg diff -v` says why"
+        );
+        for allowed in [Class::Drain, Class::Replace, Class::Never] {
+            assert_eq!(planned(&wants(wanted, allowed), &cluster).refusals(), []);
+        }
+        assert_eq!(disruption(wanted, Class::Drain, &cluster).state_files, [StateFile::CpuManagerState]);
+    }
+
+    #[test]
+    fn each_class_has_its_bound() {
+        for (fields, class) in [
+            ("logging: {verbosity: 4}", Class::None),
+            ("clusterDNS: [10.0.0.1]", Class::Restart),
+            ("podPidsLimit: 100", Class::Drain),
+            ("cgroupDriver: systemd", Class::Replace),
+            ("runOnce: true", Class::Never),
+        ] {
+            let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
+            for allowed in Class::ALL {
+                let found = disruption(&format!("{fields}\nmaxPods: 64"), allowed, &cluster);
+                assert_eq!(found.worst, Some(class), "{fields}");
+                assert_eq!(found.refused, class > allowed, "{fields}, {allowed} allowed");
+            }
+        }
+    }
+
+    #[test]
+    fn a_configuration_that_nodecfg_does_not_know_is_no_reason_to_refuse() {
+        let gone = on(node("n2", "a"), &source("fleet-a-gone"));
+        let mut cluster = cluster([node("n1", "a"), gone], &[]);
+        let owner = super::super::fixtures::managed("fleet-a-gone", Some("fleet"), Some("a"), None);
+        cluster.config_maps.insert(
+            crate::observed::ConfigMapKey { namespace: "kube-system".to_owned(), name: "fleet-a-gone".to_owned() },
+            owner,
+        );
+        let found = disruption("cpuManagerPolicy: static", Class::None, &cluster);
+        assert_eq!(found, Disruption { unknown: 2, ..Disruption::default() });
+        // Back to the local configuration: what that is, is not known either.
+        let mut local = pool("a", 0, policy(1));
+        local.target = PoolTarget::Local;
+        let cluster = self::cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
+        let plan = planned(&desired([local]), &cluster);
+        assert_eq!(plan.pools[0].disruption, Disruption { unknown: 1, ..Disruption::default() });
+        assert_eq!(plan.refusals(), []);
+    }
+
+    #[test]
+    fn the_worst_of_all_that_nodes_run_counts() {
+        let (same, other) = ("cpuManagerPolicy: static\nmaxPods: 64", "maxPods: 64");
+        let cluster = cluster([runs("n1", same), runs("n2", other), node("n3", "a")], &[same, other]);
+        let found = disruption("cpuManagerPolicy: static\nmaxPods: 100", Class::Restart, &cluster);
+        assert_eq!((found.worst, found.unknown, found.refused), (Some(Class::Drain), 1, true));
+    }
+
+    #[test]
+    fn what_a_node_runs_counts_not_what_it_refused() {
+        let (good, bad) = ("maxPods: 64", "maxPods: 64\ncpuManagerPolicy: static");
+        let bad_source = config(bad).source(&namespace());
+        // It refused the new policy and runs on with the old one. Taking the new one back does nothing to it.
+        let mut node = runs("n1", good);
+        let active = node.status.active.clone();
+        node = refusing(node, &bad_source, error_text::VALIDATE);
+        node.status.active = active;
+        let cluster = cluster([node.clone()], &[good, bad]);
+        let found = disruption(good, Class::None, &cluster);
+        assert_eq!((found.worst, found.unknown, found.refused), (None, 0, false));
+        // While it has not answered yet, it may run either.
+        node.status.error = None;
+        let cluster = self::cluster([node], &[good, bad]);
+        assert!(disruption(good, Class::Restart, &cluster).refused);
+    }
+
+    #[test]
+    fn nothing_to_do_is_never_refused() {
+        let wanted = "cpuManagerPolicy: static";
+        let cluster = cluster([runs("n1", wanted)], &[wanted]);
+        assert_eq!(disruption(wanted, Class::None, &cluster), Disruption::default());
+        // What is only written out changes nothing either.
+        let found = disruption("cpuManagerPolicy: static\ntopologyManagerPolicy: none", Class::None, &cluster);
+        assert_eq!((found.worst, found.refused), (Some(Class::None), false));
+    }
+
+    #[test]
+    fn a_state_file_must_only_go_where_a_policy_makes_something_of_it() {
+        let change = |policy: &str| {
+            let (old, new) =
+                (format!("{policy}kubeReserved: {{cpu: '1'}}"), format!("{policy}kubeReserved: {{cpu: '2'}}"));
+            disruption(&new, Class::Drain, &cluster([runs("n1", &old)], &[&old])).state_files
+        };
+        assert_eq!(change("cpuManagerPolicy: static\n"), [StateFile::CpuManagerState]);
+        assert_eq!(change("memoryManagerPolicy: Static\n"), []);
+        assert_eq!(change(""), []);
+    }
+
+    #[test]
+    fn a_plan_that_plays_down_its_risk_is_noticed() {
+        let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
+        let plan = planned(&wants("cgroupDriver: systemd\nmaxPods: 64", Class::Restart), &cluster);
+        let edits: [fn(&mut Disruption, &mut Vec<ChangeSet>); 4] = [
+            |disruption, _| disruption.refused = false,
+            |disruption, _| disruption.worst = Some(Class::None),
+            |_, sets| sets.clear(),
+            |_, sets| sets.iter_mut().flat_map(|set| &mut set.fields).for_each(|field| field.risk = None),
+        ];
+        for edit in edits {
+            let mut plan = plan.clone();
+            let pool = &mut plan.pools[0];
+            edit(&mut pool.disruption, &mut pool.changes);
+            assert!(!check(&plan.identified(), &cluster).is_empty());
+        }
+    }
 }

@@ -8,9 +8,9 @@ use crate::desired::{
     Canary, ContentHash, Desired, LabelSelector, MaxUnavailable, POOL_LABEL, Pool, PoolTarget, Rendered, RolloutPolicy,
 };
 use crate::document::Document;
-use crate::finding::Place;
+use crate::finding::{Gate, Place};
 use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::{ConfigMapKey, KubeletVersion, ManagedConfigMap, Node, Observed, Readiness};
+use crate::observed::{ConfigMapKey, FetchedConfigMap, KubeletVersion, ManagedConfigMap, Node, Observed, Readiness};
 use crate::plan::Options;
 
 pub(crate) fn fleet() -> FleetName {
@@ -22,7 +22,7 @@ pub(crate) fn namespace() -> NamespaceName {
 }
 
 pub(crate) fn options() -> Options {
-    Options { namespace: namespace(), take_over: false, allow_empty: false }
+    Options { namespace: namespace(), take_over: false, allow_empty: false, gate: Gate::Strict }
 }
 
 pub(crate) fn node_name(name: &str) -> NodeName {
@@ -35,7 +35,12 @@ pub(crate) fn pool_name(name: &str) -> PoolName {
 
 /// A configuration with this `maxPods`, rendered for a pool.
 pub(crate) fn rendered(pool: &str, max_pods: u32) -> Rendered {
-    let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: {max_pods}\n");
+    rendered_of(pool, &format!("maxPods: {max_pods}"))
+}
+
+/// A configuration with these fields, rendered for a pool.
+pub(crate) fn rendered_of(pool: &str, fields: &str) -> Rendered {
+    let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{fields}\n");
     let path = format!("pools/{pool}/kubelet.yaml");
     let document = Document::parse(&path, &text).document.unwrap();
     let canonical = document.canonical();
@@ -143,4 +148,17 @@ pub(crate) fn managed(name: &str, fleet: Option<&str>, pool: Option<&str>, hash:
         created: None,
         deleting: false,
     }
+}
+
+/// The answer to the question what a ConfigMap holds.
+pub(crate) fn fetched(source: &ConfigSource, text: &str, immutable: bool) -> (ConfigMapKey, Option<FetchedConfigMap>) {
+    let key = ConfigMapKey::of(source).unwrap();
+    let map = FetchedConfigMap {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        immutable,
+        data: [("kubelet".to_owned(), text.to_owned())].into(),
+        ..FetchedConfigMap::default()
+    };
+    (key, Some(map))
 }

@@ -4,12 +4,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::fixtures::{
-    canary, desired, node, observed, on, options, policy, pool, refusing, rendered, source, with_config_map,
+    canary, desired, fetched, namespace, node, observed, on, options, policy, pool, refusing, rendered, source,
+    with_config_map,
 };
 use super::{Action, Plan, check, make};
 use crate::contract::error_text;
 use crate::desired::{Desired, PoolTarget};
 use crate::judge::Target;
+use crate::kubelet::risk::Class;
 use crate::observed::{KubeletVersion, Node, Observed, Readiness};
 
 /// What a node may be found doing.
@@ -43,8 +45,8 @@ fn states() -> impl Strategy<Value = (State, bool, u8)> {
 
 fn build(index: usize, (state, ready, pool): (State, bool, u8)) -> Node {
     let pool = ["a", "b", "none"][usize::from(pool)];
-    let new = rendered(pool, 64).source(&super::fixtures::namespace());
-    let old = rendered(pool, 110).source(&super::fixtures::namespace());
+    let new = rendered(pool, 64).source(&namespace());
+    let old = rendered(pool, 110).source(&namespace());
     let mut node = node(&format!("n{index:03}"), pool);
     node.ready = if ready { Readiness::Ready } else { Readiness::NotReady };
     match state {
@@ -66,14 +68,21 @@ prop_compose! {
         budget in 1..5_u32,
         canaries in prop::option::of((1..4_u32, 0..100_u64)),
         paused in prop::bool::weighted(0.1),
+        allowed in prop::sample::select(Class::ALL.to_vec()),
+        readable in any::<bool>(),
     ) -> (Desired, Observed) {
         let mut policy = policy(budget);
+        policy.allow_disruption = allowed;
         policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
         policy.paused = paused;
         let desired = desired([pool("a", 64, policy.clone()), pool("b", 64, policy)]);
         let mut observed = observed(nodes.into_iter().enumerate().map(|(index, state)| build(index, state)));
         for pool in ["a", "b"] {
-            with_config_map(&mut observed, pool, &rendered(pool, 110));
+            let old = rendered(pool, 110);
+            with_config_map(&mut observed, pool, &old);
+            if readable {
+                observed.contents.extend([fetched(&old.source(&namespace()), &old.canonical, true)]);
+            }
         }
         (desired, observed)
     }
@@ -122,6 +131,7 @@ proptest! {
         let second = plan(&desired, &applied(&first, &desired, &observed));
         prop_assert!(!second.has_changes(), "{second:?}");
         prop_assert_eq!(second.counts().await_, 0);
+        prop_assert_eq!(second.refusals(), vec![]);
         prop_assert_eq!(second.counts().blocked, first.counts().blocked);
     }
 

@@ -1,13 +1,13 @@
 //! Planning, case by case.
 
 use super::fixtures::{
-    canary, desired, fleet, managed, node, node_name, observed, on, options, policy, pool, pool_name, refusing,
-    rendered, source, with_config_map,
+    canary, desired, fetched, fleet, managed, node, node_name, observed, on, options, policy, pool, pool_name,
+    refusing, rendered, source, with_config_map,
 };
 use super::{Action, Owner, Plan, Problem, WaveKind, Why, check, make, questions};
 use crate::contract::{ConfigSource, error_text};
 use crate::desired::{Desired, LabelSelector, PoolTarget};
-use crate::observed::{ConfigMapKey, FetchedConfigMap, KubeletVersion, Node, Observed, Readiness};
+use crate::observed::{ConfigMapKey, KubeletVersion, Node, Observed, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
@@ -35,18 +35,6 @@ fn waves(plan: &Plan) -> Vec<(WaveKind, Vec<&str>)> {
 fn why<'a>(plan: &'a Plan, node: &str) -> &'a Why {
     let left = plan.pools.iter().flat_map(|pool| &pool.left_alone).find(|left| left.node.as_str() == node);
     &left.expect("is left alone").why
-}
-
-fn fetched(source: &ConfigSource, text: &str, immutable: bool) -> (ConfigMapKey, Option<FetchedConfigMap>) {
-    let key = ConfigMapKey::of(source).unwrap();
-    let map = FetchedConfigMap {
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        immutable,
-        data: [("kubelet".to_owned(), text.to_owned())].into(),
-        ..FetchedConfigMap::default()
-    };
-    (key, Some(map))
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::io;
 pub mod bars;
 pub mod disruption;
 pub mod explain;
+pub mod field;
 pub mod findings;
 mod markdown;
 pub mod plan_json;

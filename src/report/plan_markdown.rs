@@ -107,7 +107,7 @@ fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan) -> io::Result<(
         writeln!(out, "Risk: {}\n", prose(&worst))?;
     }
     if let Some(refused) = disruption::refused(pool) {
-        writeln!(out, "**Refused**: {}\n", prose(&refused))?;
+        writeln!(out, "**Refused by sync**: {}\n", prose(&refused))?;
         write_reasons(out, pool)?;
     }
     if let Some(map) = plan.config_maps.iter().find(|map| map.pool == pool.name) {
@@ -157,7 +157,7 @@ fn write_reasons(out: &mut dyn Write, pool: &PoolPlan) -> io::Result<()> {
         }
     }
     for (path, risk) in reasons {
-        writeln!(out, "- {}: {}", code(path), prose(&disruption::why(risk)))?;
+        writeln!(out, "- {}: {}", code(path), prose(&disruption::why_and_source(risk)))?;
     }
     writeln!(out)
 }

@@ -116,7 +116,7 @@ fn write_pool(out: &mut dyn Write, plan: &Plan, pool: &PoolPlan, all: bool) -> i
         writeln!(out, "  risk: {worst}")?;
     }
     if let Some(refused) = disruption::refused(pool) {
-        writeln!(out, "  {} {refused}", warning("refused:"))?;
+        writeln!(out, "  {} {refused}", warning("refused by sync:"))?;
     }
     if let Some(map) = plan.config_maps.iter().find(|map| map.pool == pool.name) {
         let state = if map.create { added("to be created") } else { quiet("exists") };
@@ -160,12 +160,13 @@ fn write_changes(out: &mut dyn Write, pool: &PoolPlan, set: &ChangeSet, all: boo
     Ok(())
 }
 
-/// One field a line, classes and places in a column each. Why a class is what it is stands below a field that is refused,
+/// One field a line, places and classes in a column each. Why a class is what it is stands below a field that is refused,
 /// and with `all` below each.
 fn write_fields(out: &mut dyn Write, pool: &PoolPlan, fields: &[ChangedField], all: bool) -> io::Result<()> {
     let texts: Vec<(String, &ChangedField)> = fields.iter().map(|field| (field_text(&field.change), field)).collect();
     let width = texts.iter().map(|(text, _)| text.chars().count()).filter(|width| *width <= FIELD_WIDTH).max();
-    let classes = fields.iter().map(|field| disruption::class(field.risk.as_ref()).len()).max().unwrap_or(0);
+    let place = |field: &ChangedField| field.change.place.as_ref().map_or_else(String::new, ToString::to_string);
+    let places = fields.iter().map(|field| place(field).chars().count()).max().unwrap_or(0);
     for (text, field) in texts {
         let styled = match (&field.change.old, &field.change.new) {
             (None, Some(_)) => added(&text),
@@ -174,20 +175,21 @@ fn write_fields(out: &mut dyn Write, pool: &PoolPlan, fields: &[ChangedField], a
         };
         let refused = field.risk.as_ref().is_some_and(|risk| risk.class > pool.policy.allow_disruption);
         let class = disruption::class(field.risk.as_ref());
-        let emphasis = |class: &str| if refused { warning(class) } else { quiet(class) };
-        let columns = match &field.change.place {
-            Some(place) if classes > 0 => format!("{}  {}", emphasis(&format!("{class:classes$}")), quiet(place)),
-            Some(place) => quiet(place),
-            None if class.is_empty() => String::new(),
-            None => emphasis(class),
+        let columns = match (place(field), class) {
+            (place, "") if place.is_empty() => String::new(),
+            (place, "") => quiet(place),
+            (place, class) if refused => format!("{}  {}", quiet(format!("{place:places$}")), warning(class)),
+            (place, class) => format!("{}  {}", quiet(format!("{place:places$}")), quiet(class)),
         };
         match width.and_then(|width| width.checked_sub(text.chars().count())) {
             _ if columns.is_empty() => writeln!(out, "    {styled}")?,
             Some(gap) => writeln!(out, "    {styled}{}  {columns}", " ".repeat(gap))?,
             None => writeln!(out, "    {styled}\n    {}  {columns}", " ".repeat(width.unwrap_or(4)))?,
         }
-        if let Some(risk) = field.risk.as_ref().filter(|_| all || refused) {
-            writeln!(out, "      {}", quiet(disruption::why(risk)))?;
+        match &field.risk {
+            Some(risk) if all => writeln!(out, "      {}", quiet(disruption::why_and_source(risk)))?,
+            Some(risk) if refused => writeln!(out, "      {}", quiet(&risk.why))?,
+            _ => {}
         }
     }
     Ok(())
@@ -296,6 +298,7 @@ pub fn reason(why: &Why) -> String {
         Why::Unsupported { version } => format!(
             "kubelet {version} does not know configSource: dynamic kubelet configuration is in kubelets 1.11 to 1.23"
         ),
+        Why::WouldRefuse { kubelet, reason } => format!("its kubelet is now {kubelet} and would refuse this: {reason}"),
         Why::NoDynamicConfig => {
             "its kubelet reports no status.config: it runs without --dynamic-config-dir, or has only just started"
                 .to_owned()

@@ -13,7 +13,12 @@ use crate::kubelet::fields::{self, Field};
 pub fn findings(verdicts: &[Verdict]) -> Vec<Finding> {
     let mut all = Vec::new();
     for verdict in verdicts {
-        all.extend(verdict.refusals.iter().chain(&verdict.startup).map(|refusal| finding(refusal, verdict.minor)));
+        all.extend(
+            [&verdict.refusals, &verdict.startup, &verdict.later]
+                .into_iter()
+                .flatten()
+                .map(|refusal| finding(refusal, verdict.minor)),
+        );
     }
     merged(all)
 }
@@ -106,6 +111,7 @@ mod tests {
             stage: if messages.is_empty() { Stage::Ok } else { Stage::Validate },
             refusals: messages.iter().map(refusal).collect(),
             startup: startup.iter().map(refusal).collect(),
+            later: Vec::new(),
             unknown: Vec::new(),
         }
     }

@@ -22,13 +22,32 @@ pub(super) fn apply(document: &Document, minor: Minor) -> Result<Enabled, Vec<Re
     let written = document.root.get("featureGates");
     let none = Mapping::new();
     let entries = written.and_then(|node| node.mapping()).unwrap_or(&none);
-    let given: BTreeMap<_, _> =
-        entries.iter().filter_map(|(gate, entry)| Some((gate.clone(), value(entry)?))).collect();
+    let given = given(entries);
     gates::apply(minor, &given).map_err(|errors| {
         let whole = written.map_or(&document.root.place, |node| &node.place);
         let file = File { entries, given: &given, whole, minor };
         errors.iter().map(|error| file.refusal(error)).collect()
     })
+}
+
+/// The gates as they stand after those of the document's that a kubelet of this version takes.
+pub(super) fn as_far_as_possible(document: &Document, minor: Minor) -> Enabled {
+    let none = Mapping::new();
+    let mut given = given(document.root.get("featureGates").and_then(|node| node.mapping()).unwrap_or(&none));
+    if let Err(errors) = gates::apply(minor, &given) {
+        for error in errors {
+            match error {
+                GateError::Unknown { gate } => drop(given.remove(&gate)),
+                GateError::Locked { gate, .. } => drop(given.remove(gate)),
+                GateError::Needs { .. } => {}
+            }
+        }
+    }
+    gates::apply(minor, &given).unwrap_or_else(|_| Enabled::defaults(minor))
+}
+
+fn given(entries: &Mapping) -> BTreeMap<String, bool> {
+    entries.iter().filter_map(|(gate, entry)| Some((gate.clone(), value(entry)?))).collect()
 }
 
 /// What a gate is set to. Null is false, the zero value of Go's `map[string]bool`; anything else that is no boolean was

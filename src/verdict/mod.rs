@@ -7,11 +7,13 @@
 //! stricter opinion is in [`crate::document`]'s findings and in `advice`. What only the host can know is said to be
 //! unknown, never guessed.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::document::Document;
 use crate::finding::Place;
-use crate::kubelet::Minor;
+use crate::kubelet::{self, Minor};
 
 mod config;
 mod defaults;
@@ -22,7 +24,7 @@ mod refusals;
 mod rules;
 mod startup;
 
-pub use config::Config;
+pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};
 pub use refusals::Refusals;
 
@@ -51,6 +53,8 @@ pub struct Verdict {
     pub refusals: Vec<Refusal>,
     /// Why it does not start on a file that it accepts.
     pub startup: Vec<Refusal>,
+    /// What it would refuse next, once the above is mended. The kubelet itself does not get so far as to say so.
+    pub later: Vec<Refusal>,
     /// What only the host can know.
     pub unknown: Vec<Unknown>,
 }
@@ -100,23 +104,80 @@ pub struct Unknown {
 /// What a kubelet of this version does with a document.
 #[must_use]
 pub fn assess(document: &Document, minor: Minor) -> Verdict {
-    let mut verdict =
-        Verdict { minor, stage: Stage::Ok, refusals: Vec::new(), startup: Vec::new(), unknown: Vec::new() };
+    let refused = |stage, refusals: Vec<Refusal>| {
+        let config = Config::new(document, minor, gates::as_far_as_possible(document, minor));
+        let later = later(document, &config, stage, &refusals);
+        Verdict { minor, stage, refusals, later, startup: Vec::new(), unknown: Vec::new() }
+    };
     let refusals = load::check(document, minor);
     if !refusals.is_empty() {
-        return Verdict { stage: Stage::Load, refusals, ..verdict };
+        return refused(Stage::Load, refusals);
     }
     let enabled = match gates::apply(document, minor) {
         Ok(enabled) => enabled,
-        Err(refusals) => return Verdict { stage: Stage::Gates, refusals, ..verdict },
+        Err(refusals) => return refused(Stage::Gates, refusals),
     };
     let config = Config::new(document, minor, enabled);
     let refusals = rules::check(&config);
     if !refusals.is_empty() {
-        return Verdict { stage: Stage::Validate, refusals, ..verdict };
+        return refused(Stage::Validate, refusals);
     }
-    verdict.startup = startup::check(&config);
-    verdict.unknown = rules::host::unknown(&config);
-    verdict.unknown.extend(startup::unknown(&config));
-    verdict
+    let startup = startup::check(&config);
+    let mut unknown = rules::host::unknown(&config);
+    unknown.extend(startup::unknown(&config));
+    Verdict { minor, stage: Stage::Ok, refusals, later: Vec::new(), startup, unknown }
+}
+
+/// What the stages from `stage` on would refuse besides what was refused already. A rule that looks at a field which was
+/// refused is left out: it would judge a value that nobody meant.
+fn later(document: &Document, config: &Config<'_>, stage: Stage, refused: &[Refusal]) -> Vec<Refusal> {
+    let top = |path: &str| path.split(['.', '[', '{']).next().unwrap_or_default().to_owned();
+    let fields: BTreeSet<String> = refused.iter().map(|refusal| top(&refusal.field)).collect();
+    if fields.contains("") {
+        // The whole file was refused: it may be something else altogether.
+        return Vec::new();
+    }
+    let gates = if stage == Stage::Load { gates::apply(document, config.minor()).err() } else { None };
+    let found = gates.into_iter().flatten().chain(rules::all(config)).chain(startup::check(config));
+    let touches = |refusal: &Refusal| match kubelet::rules::lookup(refusal.rule) {
+        Some(rule) => rule.fields.iter().any(|field| fields.contains(&top(field))),
+        None => false,
+    };
+    found.filter(|refusal| !touches(refusal)).collect()
+}
+
+/// What a kubelet of this version makes of a document that it decodes: the values with its defaults, and the gates as they
+/// stand, but for those that it refuses.
+#[must_use]
+pub fn configuration(document: &Document, minor: Minor) -> Config<'_> {
+    Config::new(document, minor, gates::as_far_as_possible(document, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> (Stage, Vec<String>, Vec<String>) {
+        let document = Document::parse("kubelet.yaml", text).document.unwrap();
+        let verdict = assess(&document, Minor(36));
+        let fields = |refusals: Vec<Refusal>| refusals.into_iter().map(|refusal| refusal.field).collect();
+        (verdict.stage, fields(verdict.refusals), fields(verdict.later))
+    }
+
+    #[test]
+    fn what_would_be_refused_next_is_told_at_once() {
+        let header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        let text = format!(
+            "{header}featureGates: {{NodeSwap: false}}\nmaxPods: -1\nimageGCHighThresholdPercent: 70\nlogging: {{format: x}}\n\
+             cpuManagerPolicy: x\n"
+        );
+        let (stage, refused, later) = told(&text);
+        assert_eq!((stage, refused), (Stage::Gates, vec!["featureGates.NodeSwap".to_owned()]));
+        assert_eq!(later, ["maxPods", "imageGCLowThresholdPercent", "logging.format", "cpuManagerPolicy"]);
+
+        // Logging is validated first, and alone.
+        let (stage, refused, later) = told(&format!("{header}maxPods: -1\nlogging: {{format: x}}\n"));
+        assert_eq!((stage, refused), (Stage::Validate, vec!["logging.format".to_owned()]));
+        assert_eq!(later, ["maxPods"]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, specs};
 use crate::program::shows;
-use crate::repository::{KUBELET, gpu, gpu_and_general};
+use crate::repository::{KUBELET, POOL, gpu, gpu_and_general};
 
 #[test]
 fn a_fresh_cluster_in_every_format() {
@@ -15,7 +15,7 @@ fn a_fresh_cluster_in_every_format() {
     assert!(yaml.out.starts_with("formatVersion: 1\nkind: Plan\n"), "{}", yaml.out);
 
     let all = cluster.run(folder.path(), "diff -v");
-    assert!(all.out.contains("systemReserved[\"registry-17.example.com\"]"), "{}", all.out);
+    assert!(all.out.contains("staticPodURLHeader.X-Registry-17"), "{}", all.out);
 }
 
 #[test]
@@ -50,4 +50,51 @@ fn conflicts_and_nodes_that_cannot() {
     shows!("diff-blocked-markdown", cluster.run(folder.path(), "diff -o markdown").shown());
     let over = cluster.run(folder.path(), "diff --take-over");
     assert!(over.out.contains("3 nodes to assign"), "{}", over.out);
+}
+
+#[test]
+fn each_class_of_risk_and_what_sync_says_to_it() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 2, &[]);
+    assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
+    let fields = "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\ncgroupDriver: systemd\nclusterDNS: [10.96.0.10]\n\
+                  syncFrequency: 2m\ntopologyManagerPolicy: none\n";
+    folder.write("pools/gpu/kubelet.yaml", &format!("{}{fields}", KUBELET.replace("32", "64")));
+    folder.commit();
+    shows!("diff-risk", cluster.run(folder.path(), "diff -v").shown());
+    shows!("sync-too-disruptive", cluster.run(folder.path(), "sync").shown());
+    shows!("sync-too-disruptive-json", cluster.run(folder.path(), "sync -o json").shown());
+
+    folder.write("pools/gpu/pool.yaml", &format!("{POOL}    allowDisruption: replace\n"));
+    folder.commit();
+    shows!("diff-risk-allowed", cluster.run(folder.path(), "diff").shown());
+    folder.write("pools/gpu/pool.yaml", &format!("{POOL}    allowDisruption: drian\n"));
+    folder.commit();
+    let misspelt = cluster.run(folder.path(), "validate");
+    assert_eq!(misspelt.exit, 3);
+    assert!(misspelt.shown().contains("did you mean drain?"), "{}", misspelt.shown());
+}
+
+#[test]
+fn what_the_nodes_kubelets_would_refuse_is_never_planned() {
+    let folder = gpu();
+    folder.write("pools/gpu/kubelet.yaml", &format!("{KUBELET}enforceNodeAllocatable: [nothing]\npodLogsDir: /a\n"));
+    folder.commit();
+    let mut nodes = specs(&["gpu"], 3);
+    nodes[2].kubelet_version = "v1.22.1".to_owned();
+    let cluster = Cluster::of(nodes, &[]);
+    let refused = cluster.run(folder.path(), "diff");
+    assert_eq!(refused.exit, 3);
+    shows!("diff-refused", refused.shown());
+    for line in ["sync", "sync --dry-run", "verify", "diff -o json --lenient"] {
+        let refused = cluster.run(folder.path(), line);
+        assert_eq!(refused.exit, 3, "{}", refused.shown());
+        assert!(!refused.err.contains("assigned"), "{}", refused.shown());
+    }
+    // What the kubelets would only drop is no reason to stop once the gate is lenient.
+    folder.write("pools/gpu/kubelet.yaml", &format!("{KUBELET}podLogsDir: /a\n"));
+    folder.commit();
+    assert_eq!(cluster.run(folder.path(), "sync").exit, 3);
+    let lenient = cluster.run(folder.path(), "sync --lenient");
+    assert_eq!(lenient.exit, 0, "{}", lenient.shown());
 }

@@ -8,6 +8,7 @@
 mod cluster;
 mod diff;
 mod errors;
+mod explain;
 mod help;
 mod program;
 mod repository;
@@ -15,3 +16,4 @@ mod run;
 mod sandbox;
 mod status;
 mod validate;
+mod validate_files;

@@ -22,6 +22,8 @@ scenarios! {
         a_paused_pool_is_left_as_it_is,
         local_resets_nodes,
         formatting_alone_changes_nothing,
+        what_needs_a_drain_is_refused_until_the_pool_allows_it,
+        one_pool_that_is_refused_holds_back_all_of_them,
     }
     Sandbox {
         a_sync_with_nothing_to_do_costs_a_handful_of_requests,
@@ -320,5 +322,53 @@ async fn formatting_alone_changes_nothing(start: Start) {
     cluster.run("diff", &repository, &[]).await.exits(0);
     cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
     assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}
+
+async fn what_needs_a_drain_is_refused_until_the_pool_allows_it(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = Repository::of_pool("kubeReserved: {cpu: 500m}\ncpuManagerPolicy: none", "{maxUnavailable: 100%}");
+    // What the nodes were provisioned with is not known; taking them over is no reason to refuse.
+    cluster.sync(&repository, &[]).await.exits(0).says("risk: not known, since what they run now is not");
+
+    repository.change("a", "kubeReserved: {cpu: 500m}\ncpuManagerPolicy: static");
+    let diff = cluster.run("diff", &repository, &[]).await.exits(1);
+    diff.says("~ cpuManagerPolicy: none → static pools/a/kubelet.yaml:4:19 drain")
+        .says("The kubelet does not start on the state of another policy")
+        .says("risk: drain: the node must be drained first, and cpu_manager_state removed")
+        .says("refused by sync: the pool allows no more than restart (spec.rollout.allowDisruption)");
+    let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1).json();
+    let pool = &json["plan"]["pools"][0];
+    assert_eq!(pool["changes"][0]["fields"][0]["risk"]["class"], "drain");
+    assert_eq!(pool["changes"][0]["fields"][0]["risk"]["stateFiles"], json!(["cpu_manager_state"]));
+    let worst = json!({"worst": "drain", "stateFiles": ["cpu_manager_state"], "unknown": 0, "refused": true});
+    assert_eq!(pool["disruption"], worst);
+    let words = ["pool a: what changes is of class drain", "cpuManagerPolicy (drain)", "allowDisruption: drain"];
+    refused(&cluster, &repository, &words).await;
+    cluster.sync(&repository, &["--dry-run"]).await.exits(3).says("refused by sync");
+
+    repository.pool_spec("a", "{rollout: {maxUnavailable: 100%, allowDisruption: drain}}");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0).says("risk: drain").says("2 converged");
+    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
+    cluster.down().await;
+}
+
+async fn one_pool_that_is_refused_holds_back_all_of_them(start: Start) {
+    let cluster = start.pool("a", 1).pool("b", 1).up().await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 100%}");
+    repository.pool("a", "maxPods: 110");
+    repository.pool("b", "maxPods: 110");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0);
+
+    repository.pool("a", "maxPods: 120");
+    repository.change("b", "maxPods: 110\ncgroupDriver: systemd");
+    refused(&cluster, &repository, &["pool b: what changes is of class replace", "cgroupDriver (replace)"]).await;
+    // The fleet's policy counts for pools that have none.
+    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: replace}");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0).says("2 converged");
     cluster.down().await;
 }

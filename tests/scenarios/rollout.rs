@@ -170,7 +170,7 @@ async fn max_failures_stop_a_pool_and_failed_nodes_keep_their_assignment(start: 
 
 async fn failed_nodes_are_pointed_back_when_asked(start: Start) {
     let cluster = start.pool("a", 2).up().await;
-    let repository = repository("{maxUnavailable: 1}");
+    let repository = repository("{maxUnavailable: 1, allowDisruption: drain}");
     cluster.sync(&repository, &[]).await.exits(0);
     let old = cluster.source("a-1").await;
 

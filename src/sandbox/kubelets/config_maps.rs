@@ -8,6 +8,7 @@ use super::signals::Download;
 use super::verdict::{Problem, verdict};
 use super::wire::ConfigMap;
 use crate::contract::ConfigMapSource;
+use crate::kubelet::Minor;
 
 /// Which kubelet asks, by the driver's number.
 pub(super) type Asker = usize;
@@ -29,7 +30,7 @@ pub(super) enum Asked {
 #[derive(Debug)]
 enum Entry {
     Loading {
-        waiting: Vec<(Asker, Arc<ConfigMapSource>)>,
+        waiting: Vec<(Asker, Minor, Arc<ConfigMapSource>)>,
         /// The version that a watch told of meanwhile; empty for a deletion.
         told: Option<String>,
     },
@@ -40,13 +41,14 @@ enum Entry {
 #[derive(Debug)]
 struct Content {
     config_map: ConfigMap,
-    /// By key within `data`.
-    verdicts: BTreeMap<String, Download>,
+    /// By the version of the kubelet and the key within `data`.
+    verdicts: BTreeMap<(Minor, String), Download>,
 }
 
 impl Content {
-    fn download(&mut self, wanted: &ConfigMapSource) -> Download {
-        if let Some(known) = self.verdicts.get(&wanted.kubelet_config_key) {
+    fn download(&mut self, minor: Minor, wanted: &ConfigMapSource) -> Download {
+        let asked = (minor, wanted.kubelet_config_key.clone());
+        if let Some(known) = self.verdicts.get(&asked) {
             return known.clone();
         }
         let mut source = wanted.clone();
@@ -54,13 +56,13 @@ impl Content {
         source.resource_version = Some(self.config_map.metadata.resource_version.clone());
         let judged = match self.config_map.data.get(&wanted.kubelet_config_key) {
             None => Err(Problem::Load),
-            Some(text) => verdict(text).map_err(|refusal| {
+            Some(text) => verdict(text, minor).map_err(|refusal| {
                 tracing::debug!(config_map = %wanted.name, %refusal, "the simulated kubelets refuse a configuration");
                 refusal.problem
             }),
         };
         let download = Download::Found(Arc::new(source), judged);
-        self.verdicts.insert(wanted.kubelet_config_key.clone(), download.clone());
+        self.verdicts.insert(asked, download.clone());
         download
     }
 }
@@ -72,18 +74,18 @@ pub(super) struct ConfigMaps {
 }
 
 impl ConfigMaps {
-    /// Asks for a key of a ConfigMap.
-    pub(super) fn ask(&mut self, asker: Asker, wanted: &Arc<ConfigMapSource>) -> Asked {
+    /// Asks for a key of a ConfigMap, for a kubelet of this version.
+    pub(super) fn ask(&mut self, asker: Asker, minor: Minor, wanted: &Arc<ConfigMapSource>) -> Asked {
         let key = (wanted.namespace.clone(), wanted.name.clone());
         match self.entries.get_mut(&key) {
-            Some(Entry::Here(content)) => Asked::Answer(content.download(wanted)),
+            Some(Entry::Here(content)) => Asked::Answer(content.download(minor, wanted)),
             Some(Entry::Missing) => Asked::Answer(Download::Missing),
             Some(Entry::Loading { waiting, .. }) => {
-                waiting.push((asker, Arc::clone(wanted)));
+                waiting.push((asker, minor, Arc::clone(wanted)));
                 Asked::Wait
             }
             None => {
-                let waiting = vec![(asker, Arc::clone(wanted))];
+                let waiting = vec![(asker, minor, Arc::clone(wanted))];
                 self.entries.insert(key.clone(), Entry::Loading { waiting, told: None });
                 Asked::Load(key)
             }
@@ -96,15 +98,15 @@ impl ConfigMaps {
         let Some(Entry::Loading { waiting, told }) = self.entries.remove(&key) else { return Vec::new() };
         let mut entry = match outcome {
             None => {
-                return waiting.into_iter().map(|(asker, _)| (asker, Download::Unreachable)).collect();
+                return waiting.into_iter().map(|(asker, ..)| (asker, Download::Unreachable)).collect();
             }
             Some(None) => Entry::Missing,
             Some(Some(config_map)) => Entry::Here(Content { config_map, verdicts: BTreeMap::new() }),
         };
         let answers = waiting
             .into_iter()
-            .map(|(asker, wanted)| match &mut entry {
-                Entry::Here(content) => (asker, content.download(&wanted)),
+            .map(|(asker, minor, wanted)| match &mut entry {
+                Entry::Here(content) => (asker, content.download(minor, &wanted)),
                 _ => (asker, Download::Missing),
             })
             .collect();
@@ -158,6 +160,8 @@ mod tests {
     use crate::contract::ConfigSource;
     use serde_json::json;
 
+    const MINOR: Minor = Minor(21);
+
     fn wanted(key: &str) -> Arc<ConfigMapSource> {
         Arc::new(ConfigSource::config_map("ns", "a", key).config_map.unwrap())
     }
@@ -185,51 +189,65 @@ mod tests {
     #[test]
     fn one_download_serves_everybody() {
         let mut cache = ConfigMaps::default();
-        assert_eq!(cache.ask(1, &wanted("kubelet")), Asked::Load(key()));
-        assert_eq!(cache.ask(2, &wanted("bad")), Asked::Wait);
-        assert_eq!(cache.ask(3, &wanted("none")), Asked::Wait);
+        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
+        assert_eq!(cache.ask(2, MINOR, &wanted("bad")), Asked::Wait);
+        assert_eq!(cache.ask(3, MINOR, &wanted("none")), Asked::Wait);
         let answers = cache.loaded(key(), Some(Some(config_map("7"))));
         let answers: Vec<_> = answers.iter().map(|(asker, download)| (*asker, found(download))).collect();
         assert_eq!(answers, [(1, ("7", Ok(()))), (2, ("7", Err(Problem::Load))), (3, ("7", Err(Problem::Load)))]);
-        assert!(matches!(cache.ask(4, &wanted("kubelet")), Asked::Answer(Download::Found(..))));
+        assert!(matches!(cache.ask(4, MINOR, &wanted("kubelet")), Asked::Answer(Download::Found(..))));
+    }
+
+    #[test]
+    fn each_version_judges_for_itself() {
+        let mut config_map = config_map("7");
+        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
+                    registerWithTaints: [{key: a, effect: Sometimes}]\n";
+        config_map.data.insert("kubelet".to_owned(), text.to_owned());
+        let mut cache = ConfigMaps::default();
+        cache.ask(1, Minor(21), &wanted("kubelet"));
+        cache.ask(2, Minor(23), &wanted("kubelet"));
+        let answers = cache.loaded(key(), Some(Some(config_map)));
+        let answers: Vec<_> = answers.iter().map(|(_, download)| found(download).1).collect();
+        assert_eq!(answers, [Ok(()), Err(Problem::Validate)]);
     }
 
     #[test]
     fn a_change_is_fetched_again_and_an_echo_is_not() {
         let mut cache = ConfigMaps::default();
-        cache.ask(1, &wanted("kubelet"));
+        cache.ask(1, MINOR, &wanted("kubelet"));
         cache.loaded(key(), Some(Some(config_map("7"))));
         assert!(!cache.changed(&key(), "7"));
         assert!(cache.changed(&key(), "8"));
-        assert_eq!(cache.ask(1, &wanted("kubelet")), Asked::Load(key()));
+        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
         assert_eq!(cache.loaded(key(), Some(None)), [(1, Download::Missing)]);
-        assert_eq!(cache.ask(1, &wanted("kubelet")), Asked::Answer(Download::Missing));
+        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Answer(Download::Missing));
         assert!(!cache.changed(&key(), ""));
         assert!(cache.changed(&key(), "9"));
-        assert_eq!(cache.ask(1, &wanted("kubelet")), Asked::Load(key()));
+        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
     }
 
     #[test]
     fn what_changed_during_the_download_is_not_kept() {
         for (told, kept) in [("7", true), ("8", false), ("", false)] {
             let mut cache = ConfigMaps::default();
-            cache.ask(1, &wanted("kubelet"));
+            cache.ask(1, MINOR, &wanted("kubelet"));
             assert!(cache.changed(&key(), told));
             cache.loaded(key(), Some(Some(config_map("7"))));
-            assert_eq!(matches!(cache.ask(1, &wanted("kubelet")), Asked::Answer(_)), kept, "{told}");
+            assert_eq!(matches!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Answer(_)), kept, "{told}");
         }
         let mut cache = ConfigMaps::default();
-        cache.ask(1, &wanted("kubelet"));
+        cache.ask(1, MINOR, &wanted("kubelet"));
         cache.forget();
         cache.loaded(key(), Some(Some(config_map("7"))));
-        assert_eq!(cache.ask(1, &wanted("kubelet")), Asked::Load(key()));
+        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
     }
 
     #[test]
     fn a_server_that_is_away_is_asked_again() {
         let mut cache = ConfigMaps::default();
-        cache.ask(1, &wanted("kubelet"));
+        cache.ask(1, MINOR, &wanted("kubelet"));
         assert_eq!(cache.loaded(key(), None), [(1, Download::Unreachable)]);
-        assert_eq!(cache.ask(1, &wanted("kubelet")), Asked::Load(key()));
+        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
     }
 }

@@ -22,6 +22,8 @@ use super::signals::{Input, Moment, Output, Wanted};
 use super::watch::Change;
 use super::wire::{ConfigMapMeta, Node};
 use crate::contract::{ConfigMapSource, ConfigSource};
+use crate::kubelet::Minor;
+use crate::kubelet::minor::{NEWEST, OLDEST};
 use crate::names::NodeName;
 
 /// What its user asks of a driver.
@@ -35,6 +37,8 @@ pub(super) enum Command {
 /// One kubelet and what is waiting to be sent for it.
 struct Slot {
     name: NodeName,
+    /// The version whose rules hold for what it loads.
+    minor: Minor,
     kubelet: SimKubelet,
     wake: Option<Moment>,
     waiting: Vec<Effect>,
@@ -149,7 +153,9 @@ impl Driver {
             Some(ConfigSource { config_map: None }) => Wanted::Nothing,
             Some(ConfigSource { config_map: Some(source) }) => Wanted::ConfigMap(self.shared(source)),
         };
-        let dynamic = supports_dynamic_config(&node.status.node_info.kubelet_version);
+        let version = &node.status.node_info.kubelet_version;
+        let dynamic = supports_dynamic_config(version);
+        let minor = Minor::parse(version).unwrap_or(NEWEST).clamp(OLDEST, NEWEST);
         let number = match self.by_name.get(&name) {
             Some(number) if self.slot(*number).is_some_and(|slot| slot.kubelet.is_dynamic() == dynamic) => *number,
             // New, or its kubelet was replaced by one of another version.
@@ -158,13 +164,16 @@ impl Driver {
                 let fault = self.options.faults.of(&name);
                 let seen = Seen { dynamic, wanted: wanted.clone(), status: node.status.config.as_ref() };
                 let kubelet = SimKubelet::new(seen, fault, self.options.heartbeat, rng, self.now());
-                let slot = Slot { name: name.clone(), kubelet, wake: None, waiting: Vec::new(), busy: false };
+                let slot = Slot { name: name.clone(), minor, kubelet, wake: None, waiting: Vec::new(), busy: false };
                 self.remove(&name);
                 self.slots.push(Some(Box::new(slot)));
                 self.by_name.insert(name, self.slots.len() - 1);
                 self.slots.len() - 1
             }
         };
+        if let Some(slot) = self.slots.get_mut(number).and_then(Option::as_deref_mut) {
+            slot.minor = minor;
+        }
         self.step(number, Input::Node(wanted));
     }
 
@@ -247,7 +256,7 @@ impl Driver {
                             slot.waiting.push(Effect::Event { reason, message });
                         }
                     }
-                    Output::Fetch(source) => match self.config_maps.ask(number, &source) {
+                    Output::Fetch(source) => match self.config_maps.ask(number, slot.minor, &source) {
                         Asked::Answer(download) => next = Some(Input::Fetched(download)),
                         Asked::Wait => {}
                         Asked::Load(key) => {

@@ -11,6 +11,7 @@ use super::machine::{self, SimKubelet};
 use super::signals::{Download, Input, Moment, Output, Wanted};
 use super::verdict::{Problem, verdict};
 use crate::contract::{ConfigMapSource, ConfigSource};
+use crate::kubelet::Minor;
 
 const RECORDING: &str = include_str!("../../../tests/data/recordings/kubelet-1.21-dynamic-config.jsonl");
 
@@ -147,7 +148,7 @@ impl World {
         found.uid = Some(uid.clone());
         found.resource_version = Some(version.clone());
         let verdict = match source.kubelet_config_key.as_str() {
-            "kubelet" => verdict(text(&source.name)).map_err(|refusal| refusal.problem),
+            "kubelet" => verdict(text(&source.name), Minor(21)).map_err(|refusal| refusal.problem),
             _ => Err(Problem::Load),
         };
         Download::Found(Arc::new(found), verdict)

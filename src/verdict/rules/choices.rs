@@ -31,7 +31,7 @@ fn topology_gate(config: &Config<'_>, refusals: &mut Refusals, path: &str, idle:
 }
 
 /// Holds a field to the values that its version allows.
-pub(super) fn one_of(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
+pub(in crate::verdict) fn one_of(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
     value_of(config, refusals, path, path, config.text(path), config.place(path));
 }
 

@@ -61,19 +61,29 @@ pub(super) const CHECKS: &[Check] = &[
             }
         }
     }),
-    ("logging-text-options-gate", |config, refusals| options(config, refusals, "text")),
-    ("logging-json-options-gate", |config, refusals| options(config, refusals, "json")),
+    ("logging-text-split-stream-gate", |config, refusals| split_stream(config, refusals, "text")),
+    ("logging-text-buffer-gate", |config, refusals| buffer(config, refusals, "text")),
+    ("logging-json-split-stream-gate", |config, refusals| split_stream(config, refusals, "json")),
+    ("logging-json-buffer-gate", |config, refusals| buffer(config, refusals, "json")),
 ];
 
-/// Refuses the options of a format while they are alpha.
-fn options(config: &Config<'_>, refusals: &mut Refusals, format: &str) {
-    if config.gate("LoggingAlphaOptions") {
-        return;
+fn split_stream(config: &Config<'_>, refusals: &mut Refusals, format: &str) {
+    let path = format!("logging.options.{format}.splitStream");
+    if config.is(&path) {
+        alpha(config, refusals, &path);
     }
-    let split = format!("logging.options.{format}.splitStream");
-    let buffer = format!("logging.options.{format}.infoBufferSize");
-    let buffers = config.given(&buffer).is_some_and(|size| !is_zero(size));
-    for path in [config.is(&split).then_some(&split), buffers.then_some(&buffer)].into_iter().flatten() {
+}
+
+fn buffer(config: &Config<'_>, refusals: &mut Refusals, format: &str) {
+    let path = format!("logging.options.{format}.infoBufferSize");
+    if config.given(&path).is_some_and(|size| !is_zero(size)) {
+        alpha(config, refusals, &path);
+    }
+}
+
+/// Refuses an option that is set while its gate is off.
+fn alpha(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
+    if !config.gate("LoggingAlphaOptions") {
         refusals
             .field(config, path, format!("{path} is set, and the feature gate LoggingAlphaOptions is off"))
             .help("set featureGates.LoggingAlphaOptions: true, or leave it out");

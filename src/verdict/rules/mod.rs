@@ -7,7 +7,7 @@ use super::{Config, Refusal};
 use crate::kubelet::Minor;
 
 mod allocatable;
-mod choices;
+pub(super) mod choices;
 mod cpuset;
 mod durations;
 mod endpoint;
@@ -58,6 +58,11 @@ pub(super) fn check(config: &Config<'_>) -> Vec<Refusal> {
             return refusals.into_list();
         }
     }
+    all(config)
+}
+
+/// Every rule that the configuration breaks, those that a kubelet does not get to among them.
+pub(super) fn all(config: &Config<'_>) -> Vec<Refusal> {
     let mut refusals = Refusals::default();
     for group in GROUPS {
         refusals.run(group, config);

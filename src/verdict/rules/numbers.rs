@@ -1,13 +1,19 @@
 //! Numbers that have to be in the range that the table of fields gives them, and nothing more.
 
 use crate::document::Value;
+use crate::kubelet::Minor;
 use crate::kubelet::fields::{self, Range};
 use crate::kubelet::rules;
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
 
 pub(super) const CHECKS: &[Check] = &[
-    ("node-lease-duration", in_range),
+    ("node-lease-duration", |config, refusals| {
+        // In 1.16 leases could still be switched off.
+        if config.minor() > Minor(16) || config.gate("NodeLease") {
+            in_range(config, refusals);
+        }
+    }),
     ("event-burst", in_range),
     ("event-record-qps", in_range),
     ("healthz-port", in_range),
@@ -49,7 +55,6 @@ pub(super) fn in_range(config: &Config<'_>, refusals: &mut Refusals) {
 }
 
 // The numbers of the table and of these fields are far below 2^53, so that a float holds them exactly.
-#[allow(clippy::cast_precision_loss)]
 fn holds(range: &Range, value: f64) -> bool {
     range.least.is_none_or(|least| if range.above { value > least as f64 } else { value >= least as f64 })
         && range.greatest.is_none_or(|greatest| value <= greatest as f64)
@@ -71,7 +76,6 @@ fn words(range: &Range) -> String {
 }
 
 /// The closest value in the range; none where the range begins just above its least.
-#[allow(clippy::cast_precision_loss)]
 fn nearest(range: &Range, value: f64) -> Option<i64> {
     let step = range.step.unwrap_or(1);
     let greatest = range.greatest.map(|greatest| greatest / step * step);

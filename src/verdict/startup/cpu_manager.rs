@@ -1,10 +1,11 @@
 //! The CPU manager: its policy, what the static one needs, and its options (`pkg/kubelet/cm/cpumanager/cpu_manager.go`
 //! `NewManager`, `policy_options.go`, `policy_none.go`).
 
-use super::{names, policy_options, reservations, reserved_cpus};
+use super::{policy_options, reservations, reserved_cpus};
 use crate::kubelet::Minor;
 use crate::verdict::Config;
 use crate::verdict::refusals::Check;
+use crate::verdict::rules::choices::one_of;
 
 const OPTIONS: &str = "cpuManagerPolicyOptions";
 /// The last minor in which the manager could be switched off.
@@ -21,7 +22,7 @@ const EXCLUSIVE: [(&str, &str, Minor); 4] = [
 pub(super) const CHECKS: &[Check] = &[
     ("cpu-manager-policy", |config, refusals| {
         if is_on(config) {
-            names::one_of(config, refusals, "cpuManagerPolicy");
+            one_of(config, refusals, "cpuManagerPolicy");
         }
     }),
     ("cpu-manager-static-reservation", |config, refusals| {

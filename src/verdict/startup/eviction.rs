@@ -1,10 +1,10 @@
 //! Eviction thresholds, their grace periods and what is reclaimed at least: `pkg/kubelet/eviction/helpers.go`
 //! `ParseThresholdConfig`.
 
-use super::{did_you_mean, texts};
+use super::{did_you_mean, keys, texts};
 use crate::document::Entry;
 use crate::kubelet::quantity::Quantity;
-use crate::kubelet::{duration, fields, strconv};
+use crate::kubelet::{duration, strconv};
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
 
@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
                 if !is_known(config, path, signal) {
                     let message =
                         format!("{path} names the signal {signal:?}, which kubelet {} does not know", config.minor());
-                    let help = did_you_mean(signal, signals(config, path));
+                    let help = did_you_mean(signal, keys(config, path));
                     refusals.at(format!("{path}.{signal}"), entry.key_place.clone(), message).help(help);
                 }
             }
@@ -84,13 +84,8 @@ fn refuse(refusals: &mut Refusals, entry: (&str, &str, &str, &Entry), why: &str)
     }
 }
 
-fn signals<'f>(config: &Config<'_>, path: &str) -> impl Iterator<Item = &'f str> + Clone + use<'f> {
-    let keys = fields::lookup(path).and_then(|field| field.keys.at(config.minor()));
-    keys.into_iter().flatten().map(String::as_str)
-}
-
 fn is_known(config: &Config<'_>, path: &str, signal: &str) -> bool {
-    signals(config, path).any(|known| known == signal)
+    keys(config, path).any(|known| known == signal)
 }
 
 /// What a threshold or a reclaim is.

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use proptest::prelude::*;
+
 use super::{GROUPS, check};
 use crate::document::Document;
 use crate::kubelet::Minor;
+use crate::kubelet::gates::Enabled;
 use crate::kubelet::rules::{self, RuleStage};
 use crate::verdict::{Config, Refusal, gates};
 
@@ -156,4 +159,21 @@ fn refusals_point_at_the_entry() {
     let refusals = refused("kubeReserved:\n  cpu: 1\n  memory: 1XB\n  gpu: '1'\n", 21);
     let lines: Vec<_> = refusals.iter().map(|refusal| (refusal.rule, refusal.place.line)).collect();
     assert_eq!(lines, [("reserved-resource", 4), ("reserved-quantity", 3)]);
+}
+
+proptest! {
+    /// Any text may stand where the kubelet reads one, and no version panics or takes long.
+    #[test]
+    fn any_texts_are_judged(key in "[a-z.-]{0,12}", text in "\\PC{0,40}", cpus in "[-+0-9,]{0,30}", minor in 16_u32..=37) {
+        let text = serde_json::to_string(&text).unwrap();
+        let mut file = format!("cpuManagerPolicy: static\nmemoryManagerPolicy: Static\nreservedSystemCPUs: '{cpus}'\n");
+        for path in ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "kubeReserved", "cpuManagerPolicyOptions"] {
+            file += &format!("{path}: {{'{key}': {text}, memory.available: {text}, memory: {text}, full-pcpus-only: {text}}}\n");
+        }
+        file += &format!("allowedUnsafeSysctls: [{text}]\ntlsCipherSuites: [{text}]\ncontainerLogMaxSize: {text}\n");
+        file += &format!("reservedMemory: [{{limits: {{memory: {text}}}}}]\n");
+        let document = Document::parse("kubelet.yaml", &file).document.unwrap();
+        let config = Config::new(&document, Minor(minor), Enabled::defaults(Minor(minor)));
+        let _ = (check(&config), super::unknown(&config));
+    }
 }

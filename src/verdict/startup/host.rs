@@ -1,6 +1,7 @@
 //! What decides on the host whether the kubelet starts: files, cgroups, capacity, CPUs and NUMA nodes, swap. Only what the
 //! configuration makes a question of; what every kubelet needs is not listed.
 
+use super::memory_manager::Sums;
 use super::{cpu_manager, memory_manager, policy_options, reservations, reserved_cpus, texts};
 use crate::kubelet::{Minor, strconv};
 use crate::verdict::{Config, Unknown};
@@ -30,7 +31,8 @@ fn files(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
         say("authentication.x509.clientCAFile", message);
     }
     let (certificate, key) = (config.text("tlsCertFile"), config.text("tlsPrivateKeyFile"));
-    if !config.is("serverTLSBootstrap") && !(certificate.is_empty() && key.is_empty()) {
+    let none = certificate.is_empty() && key.is_empty();
+    if !config.is("serverTLSBootstrap") && !none {
         let path = if certificate.is_empty() { "tlsPrivateKeyFile" } else { "tlsCertFile" };
         let message = match (certificate, key) {
             (one, "") | ("", one) => {
@@ -90,25 +92,7 @@ fn managers(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
         }
     }
     if memory_manager::is_static(config) {
-        let message = "a memory_manager_state that another policy left on the node must go first";
-        say("memoryManagerPolicy", message.to_owned());
-        for sums in memory_manager::sums(config).into_iter().filter(|sums| sums.kept != Some(sums.reserved_memory)) {
-            let (kind, has) = (&sums.kind, sums.reserved_memory);
-            let kept = match sums.kept {
-                Some(kept) => format!("they add up to {kept} bytes"),
-                None => "that depends on the node's memory".to_owned(),
-            };
-            let wanted = "kubeReserved, systemReserved and the hard eviction threshold together";
-            let message =
-                format!("reservedMemory has {has} bytes of {kind}, and must have as much as {wanted}: {kept}");
-            say(
-                if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" },
-                message,
-            );
-        }
-        if config.given("reservedMemory").is_some() {
-            say("reservedMemory", "the node must have every NUMA node that is named".to_owned());
-        }
+        memory(config, say);
     }
     let topology = config.text("topologyManagerPolicy");
     let tried = config.minor() > Minor(26) || config.gate("TopologyManager");
@@ -116,6 +100,31 @@ fn managers(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
         let most = texts(config, "topologyManagerPolicyOptions").find(|(name, ..)| *name == "max-allowable-numa-nodes");
         let most = most.and_then(|(_, text, _)| strconv::integer(text)).unwrap_or(policy_options::NUMA_NODES);
         say("topologyManagerPolicy", format!("{topology} needs a node with at most {most} NUMA nodes"));
+    }
+}
+
+fn memory(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
+    let message = "a memory_manager_state that another policy left on the node must go first";
+    say("memoryManagerPolicy", message.to_owned());
+    for (at, kind, _) in memory_manager::limits(config).filter(|(_, _, limit)| limit.as_int64.is_none()) {
+        let message = format!("the {kind} of entry {at} must be written as a whole number of bytes, 1536Mi for 1.5Gi");
+        say("reservedMemory", message);
+    }
+    let path = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
+    for sums in memory_manager::sums(config).into_iter().filter(|sums| sums.kept != Some(sums.reserved_memory)) {
+        let Sums { kind, reserved_memory, kept } = sums;
+        let kept = match kept {
+            Some(kept) => format!("they keep {kept}, and the static policy does not start"),
+            None => "which depends on the node".to_owned(),
+        };
+        let message = format!(
+            "reservedMemory adds up to {reserved_memory} bytes of {kind}, and must to what kubeReserved, systemReserved and \
+             the hard eviction threshold keep: {kept}"
+        );
+        say(path, message);
+    }
+    if path == "reservedMemory" {
+        say(path, "the node must have every NUMA node that is named".to_owned());
     }
 }
 
@@ -149,5 +158,94 @@ fn runtime(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
     {
         let message = format!("{files} is too few, unless the container runtime is Docker, which rotates logs itself");
         say("containerLogMaxFiles", message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::Document;
+    use crate::kubelet::Minor;
+    use crate::verdict::{Config, gates};
+
+    /// What is unknown, as `field: message`, one a line.
+    fn unknown(text: &str, minor: u32) -> Vec<String> {
+        let document = Document::parse("kubelet.yaml", text).document.unwrap();
+        let config = Config::new(&document, Minor(minor), gates::apply(&document, Minor(minor)).unwrap());
+        super::unknown(&config).into_iter().map(|one| format!("{}: {}", one.field, one.message)).collect()
+    }
+
+    #[test]
+    fn nothing_is_asked_of_the_host_without_a_reason() {
+        for minor in Minor::all() {
+            assert_eq!(unknown("maxPods: 50\nevictionHard: {memory.available: 10%}\n", minor.0), [] as [&str; 0]);
+        }
+    }
+
+    #[test]
+    fn what_the_configuration_makes_a_question_of() {
+        let text = "
+authentication: {x509: {clientCAFile: /etc/ca.crt}}
+tlsCertFile: /etc/tls.crt
+cgroupRoot: /kube
+cgroupDriver: systemd
+containerRuntimeEndpoint: tcp://10.0.0.1:1
+containerLogMaxFiles: 2
+cpuManagerPolicy: static
+reservedSystemCPUs: 0-1,1-3
+enforceNodeAllocatable: [pods, kube-reserved-compressible]
+kubeReservedCgroup: /reserved
+failSwapOn: true
+memorySwap: {swapBehavior: LimitedSwap}
+protectKernelDefaults: true
+topologyManagerPolicy: restricted
+topologyManagerPolicyOptions: {max-allowable-numa-nodes: '16'}
+volumePluginDir: /plugins
+";
+        insta::assert_snapshot!(unknown(text, 36).join("\n"), @r"
+        authentication.x509.clientCAFile: /etc/ca.crt must hold certificates in PEM that the kubelet can read
+        tlsCertFile: /etc/tls.crt is one of a pair; the kubelet needs tlsCertFile and tlsPrivateKeyFile
+        volumePluginDir: /plugins must be there, or the kubelet must be able to make it
+        cgroupRoot: the cgroup /kube must be there
+        kubeReservedCgroup: the cgroup /reserved must be there, since kube-reserved is enforced
+        memorySwap.swapBehavior: LimitedSwap needs cgroup v2
+        reservedSystemCPUs: the node must have the CPUs 0-1,1-3
+        cpuManagerPolicy: a cpu_manager_state that another policy left on the node must go first
+        topologyManagerPolicy: restricted needs a node with at most 16 NUMA nodes
+        failSwapOn: no swap may be in use
+        protectKernelDefaults: the kernel must be set as the kubelet would set it, such as vm.overcommit_memory = 1
+        containerRuntimeEndpoint: on Linux the kubelet reaches a runtime through a unix socket alone, not through tcp://10.0.0.1:1
+        ");
+        let text = "cgroupDriver: systemd\ncontainerLogMaxFiles: 1\nreservedSystemCPUs: 3-1";
+        insta::assert_snapshot!(unknown(text, 21).join("\n"), @r#"
+        reservedSystemCPUs: "3-1" holds no CPU; kubelets until 1.21 crash on that
+        cgroupDriver: the container runtime must use the driver systemd too
+        containerLogMaxFiles: 1 is too few, unless the container runtime is Docker, which rotates logs itself
+        "#);
+    }
+
+    #[test]
+    fn the_static_memory_manager_compares_sums() {
+        let kept = "memoryManagerPolicy: Static\nkubeReserved: {memory: 424Mi}\nsystemReserved: {memory: 500Mi}\n";
+        let sums = |rest: &str| {
+            let all = unknown(&format!("{kept}{rest}"), 36);
+            all.into_iter().filter(|line| line.contains("adds up")).collect::<Vec<_>>()
+        };
+        // The threshold of memory.available is 100Mi by default.
+        assert_eq!(sums("reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]"), [] as [&str; 0]);
+        assert_eq!(
+            sums("reservedMemory: [{limits: {memory: 512Mi}}, {numaNode: 1, limits: {memory: 536870912}}]"),
+            [] as [&str; 0]
+        );
+        let merged = "mergeDefaultEvictionSettings: true\nevictionHard: {nodefs.available: 5%}\n";
+        assert_eq!(sums(&format!("{merged}reservedMemory: [{{limits: {{memory: 1Gi}}}}]")), [] as [&str; 0]);
+        let others = sums(
+            "evictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 924Mi, hugepages-2Mi: 4Mi}}]",
+        );
+        assert!(others.len() == 1 && others[0].contains("4194304 bytes of hugepages-2Mi"), "{others:?}");
+        assert!(sums("")[0].starts_with("memoryManagerPolicy: reservedMemory adds up to 0 bytes of memory"));
+        let share = sums("evictionHard: {memory.available: 5%}\nreservedMemory: [{limits: {memory: 1Gi}}]");
+        assert!(share[0].contains("depends on the node"), "{share:?}");
+        let fraction = unknown(&format!("{kept}reservedMemory: [{{limits: {{memory: 1.5Gi}}}}]"), 36).join(";");
+        assert!(fraction.contains("1536Mi"), "{fraction}");
     }
 }

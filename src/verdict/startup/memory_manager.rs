@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::{eviction, names, reservations, texts};
-use crate::kubelet::quantity::Quantity;
+use super::{eviction, reservations, texts};
+use crate::document::Node;
+use crate::kubelet::quantity::{self, Quantity, Reading};
 use crate::kubelet::{Minor, fields};
 use crate::verdict::Config;
 use crate::verdict::refusals::Check;
+use crate::verdict::rules::choices::one_of;
 
 pub(super) const CHECKS: &[Check] = &[("memory-manager-policy", |config, refusals| {
     if is_on(config) {
-        names::one_of(config, refusals, "memoryManagerPolicy");
+        one_of(config, refusals, "memoryManagerPolicy");
     }
 })];
 
@@ -40,17 +42,9 @@ pub(super) struct Sums {
 /// The sums by kind of memory. `memory` is always among them.
 pub(super) fn sums(config: &Config<'_>) -> Vec<Sums> {
     let mut by_kind = BTreeMap::from([("memory".to_owned(), Quantity::ZERO)]);
-    for reservation in config.list("reservedMemory").unwrap_or_default() {
-        let limits = reservation.get("limits").and_then(|limits| limits.mapping());
-        for (kind, entry) in limits.into_iter().flatten() {
-            let text = match entry.value.to_json() {
-                Json::String(text) => text,
-                other => other.to_string(),
-            };
-            let amount = Quantity::parse(text.trim()).unwrap_or_default();
-            let sum = by_kind.entry(kind.clone()).or_default();
-            *sum = sum.plus(amount);
-        }
+    for (_, kind, limit) in limits(config) {
+        let sum = by_kind.entry(kind.to_owned()).or_default();
+        *sum = sum.plus(limit.amount);
     }
     let sums = by_kind.into_iter().map(|(kind, reserved_memory)| {
         // Nothing but memory can be kept from pods this way.
@@ -58,6 +52,21 @@ pub(super) fn sums(config: &Config<'_>) -> Vec<Sums> {
         Sums { kind, reserved_memory, kept }
     });
     sums.collect()
+}
+
+/// The limits of `reservedMemory`, each with the index of its entry and the kind of memory.
+pub(super) fn limits<'d>(config: &Config<'d>) -> impl Iterator<Item = (usize, &'d str, Reading)> + use<'d> {
+    let entries = config.list("reservedMemory").unwrap_or_default().iter().enumerate();
+    entries.flat_map(|(at, entry)| {
+        let limits = entry.get("limits").and_then(Node::mapping).into_iter().flatten();
+        limits.map(move |(kind, limit)| {
+            let text = match limit.value.to_json() {
+                Json::String(text) => text,
+                other => other.to_string(),
+            };
+            (at, kind.as_str(), quantity::read(text.trim()).unwrap_or_default())
+        })
+    })
 }
 
 /// `kubeReserved`, `systemReserved` and the hard threshold together.

@@ -7,6 +7,7 @@
 use super::refusals::{Check, Refusals};
 use super::{Config, Refusal, Unknown};
 use crate::document::{Entry, Node};
+use crate::kubelet::fields;
 use crate::spelling::nearest;
 
 mod cpu_manager;
@@ -65,6 +66,12 @@ fn items<'d>(config: &Config<'d>, path: &str) -> impl Iterator<Item = (String, &
 
 fn text_of(node: &Node) -> Option<&str> {
     if node.is_null() { Some("") } else { node.text() }
+}
+
+/// The keys that the table of fields gives a map in this version.
+fn keys<'f>(config: &Config<'_>, path: &str) -> impl Iterator<Item = &'f str> + Clone + use<'f> {
+    let keys = fields::lookup(path).and_then(|field| field.keys.at(config.minor()));
+    keys.into_iter().flatten().map(String::as_str)
 }
 
 /// The way out where a name is none of those that are known.

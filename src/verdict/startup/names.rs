@@ -1,14 +1,12 @@
-//! Names that the table of fields lists and that the kubelet looks at no earlier than when it starts.
+//! Names that the table of fields lists and that the kubelet looks at no earlier than when it starts: the mode of
+//! authorization (`cmd/kubelet/app/auth.go` `BuildAuthz`), the strategy (`pkg/kubelet/kubelet.go` `NewMainKubelet`), and the
+//! TLS version (`component-base/cli/flag/ciphersuites_flag.go` `TLSVersion`).
 
-use super::did_you_mean;
-use crate::kubelet::fields;
-use crate::verdict::Config;
-use crate::verdict::refusals::{Check, Refusals};
+use crate::verdict::refusals::Check;
+use crate::verdict::rules::choices::one_of;
 
 pub(super) const CHECKS: &[Check] = &[
-    ("authorization-mode", |config, refusals| {
-        one_of(config, refusals, "authorization.mode");
-    }),
+    ("authorization-mode", |config, refusals| one_of(config, refusals, "authorization.mode")),
     ("change-detection-strategy", |config, refusals| {
         one_of(config, refusals, "configMapAndSecretChangeDetectionStrategy");
     }),
@@ -18,14 +16,3 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
 ];
-
-/// Holds a text to the values that the table allows it in this version.
-pub(super) fn one_of(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
-    let value = config.text(path);
-    let allowed = fields::lookup(path).and_then(|field| field.allowed.at(config.minor()));
-    let names = allowed.into_iter().flatten().map(String::as_str);
-    if !names.clone().any(|name| name == value) {
-        let message = format!("{path} is {value:?}, which kubelet {} does not know", config.minor());
-        refusals.field(config, path, message).help(did_you_mean(value, names));
-    }
-}

@@ -1,9 +1,9 @@
 //! What is reserved for the system: `cmd/kubelet/app/server.go` `parseResourceList`, `pkg/kubelet/cm/container_manager.go`
 //! `ParseQOSReserved`.
 
-use super::{did_you_mean, reserved_cpus, texts};
+use super::{did_you_mean, keys, reserved_cpus, texts};
 use crate::kubelet::quantity::Quantity;
-use crate::kubelet::{fields, strconv};
+use crate::kubelet::strconv;
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
 
@@ -52,11 +52,6 @@ fn known_keys(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
         let help = did_you_mean(resource, keys(config, path));
         refusals.at(format!("{path}.{resource}"), entry.key_place.clone(), message).help(help);
     }
-}
-
-fn keys<'f>(config: &Config<'_>, path: &str) -> impl Iterator<Item = &'f str> + Clone + use<'f> {
-    let keys = fields::lookup(path).and_then(|field| field.keys.at(config.minor()));
-    keys.into_iter().flatten().map(String::as_str)
 }
 
 fn is_known(config: &Config<'_>, path: &str, resource: &str) -> bool {

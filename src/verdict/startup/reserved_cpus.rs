@@ -21,13 +21,37 @@ pub(super) fn count(config: &Config<'_>) -> Option<u64> {
     ranges.retain(|(first, last)| first <= last);
     ranges.sort_unstable();
     // Ranges may overlap, and may be too long to be written out.
-    let (mut count, mut next) = (0_u64, i64::MIN);
+    let (mut count, mut next) = (0_u64, i128::MIN);
     for (first, last) in ranges {
-        let first = first.max(next);
-        if first <= last {
-            count = count.saturating_add(first.abs_diff(last)).saturating_add(1);
-            next = last.saturating_add(1);
-        }
+        let (first, after) = (i128::from(first).max(next), i128::from(last) + 1);
+        count = count.saturating_add(u64::try_from(after - first).unwrap_or(0));
+        next = next.max(after);
     }
     Some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Document;
+    use crate::kubelet::gates::Enabled;
+
+    #[test]
+    fn cpus_are_counted_once() {
+        for (list, strict, loose) in [
+            ("", Some(0), Some(0)),
+            ("0", Some(1), Some(1)),
+            ("0-3,8", Some(5), Some(5)),
+            ("0-3,2-5,1,5", Some(6), Some(6)),
+            ("+1,1", Some(1), Some(1)),
+            ("0-9223372036854775807", Some(1 << 63), Some(1 << 63)),
+            ("9223372036854775807,9223372036854775807", Some(1), Some(1)),
+            ("1-2-3", None, Some(0)),
+            ("a", None, None),
+        ] {
+            let document = Document::parse("kubelet.yaml", &format!("reservedSystemCPUs: '{list}'")).document.unwrap();
+            let count = |minor| count(&Config::new(&document, Minor(minor), Enabled::default()));
+            assert_eq!((count(22), count(21)), (strict, loose), "{list}");
+        }
+    }
 }

@@ -1,18 +1,25 @@
-//! What there is to know about a field of KubeletConfiguration, put together from the tables, for one version of the
-//! kubelet. How it looks in text and markdown is in `field_text`.
+//! What there is to know about a field of KubeletConfiguration, or about a feature gate, put together from the tables, for
+//! one version of the kubelet. `text` shows it to people.
 
 use serde::Serialize;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::kubelet::address::{self, Target};
 use crate::kubelet::fields::{self, Field, FieldType, Range};
+use crate::kubelet::format::Format;
 use crate::kubelet::minor::{NEWEST, OLDEST};
-use crate::kubelet::risk::{self, Risk};
+use crate::kubelet::risk::{self, Class, Risk};
 use crate::kubelet::rules::{self, Rule};
 use crate::kubelet::tls::{self, Kind};
 use crate::kubelet::{API_VERSION, KIND, Minor};
-use crate::kubelet::{format::Format, gates};
+use crate::report::FORMAT_VERSION;
 use crate::spelling::nearest;
+
+mod gate;
+mod text;
+
+pub use gate::{Gate, GateHistory, Spell};
+pub use text::{markdown, text};
 
 /// A field explained for one version.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,9 +59,12 @@ pub struct Explanation {
     pub gate: Option<Gate>,
     /// What the kubelet of this version checks.
     pub rules: Vec<Checked>,
-    /// What a change of it does to a running node; unset for the whole configuration.
+    /// What a change of it does to a running node; unset where that is up to its fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
+    /// What became of a feature gate.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub history: Option<GateHistory>,
     /// The fields within it.
     pub fields: Vec<Listed>,
 }
@@ -98,17 +108,6 @@ pub struct Allowed {
     pub keys: Vec<String>,
 }
 
-/// A feature gate as it stands in one version.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Gate {
-    /// Its name.
-    pub name: String,
-    /// Its stage, default and lock; unset where the table does not know it.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub at: Option<gates::GateAt>,
-}
-
 /// A rule that a field is held to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -136,6 +135,8 @@ pub struct Listed {
     pub description: String,
     /// Whether this version calls it deprecated.
     pub deprecated: bool,
+    /// How bad a change of it is for a running node.
+    pub risk: Class,
     /// The fields within it, when asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<Listed>,
@@ -148,6 +149,26 @@ pub struct Absent {
     pub message: String,
     /// The way out.
     pub help: String,
+}
+
+/// The field whose keys are feature gates.
+const GATES: &str = "featureGates";
+
+/// An explanation as a document for programs.
+///
+/// # Errors
+/// When it cannot be written as JSON, which is a bug.
+pub fn document(explanation: &Explanation, minor: Minor) -> Result<Json, serde_json::Error> {
+    let mut document = json!({
+        "formatVersion": FORMAT_VERSION,
+        "kind": "Explanation",
+        "kubernetesVersion": minor,
+    });
+    if let (Some(document), Json::Object(explanation)) = (document.as_object_mut(), serde_json::to_value(explanation)?)
+    {
+        document.extend(explanation);
+    }
+    Ok(document)
 }
 
 /// Explains what a name stands for.
@@ -188,6 +209,7 @@ fn whole(minor: Minor, recursive: bool) -> Explanation {
         gate: None,
         rules: Vec::new(),
         risk: None,
+        history: None,
         fields: listed("", minor, recursive),
     }
 }
@@ -229,9 +251,12 @@ fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Expl
         until: (field.until != NEWEST).then_some(field.until),
         deprecated_since: field.deprecated_since,
         replaced_by: field.replaced_by.clone(),
-        gate: field.gate.at(minor).map(|name| Gate { name: name.clone(), at: gates::lookup(name, minor) }),
+        gate: field.gate.at(minor).map(|name| Gate::at(name, minor)),
         rules: checked(&field.path, minor),
-        risk: Some(risk::of(&field.path)),
+        // An object without a row of its own: each of its fields has one.
+        risk: Some(risk::of(&field.path))
+            .filter(|risk| risk.is_classified() || fields::children(&field.path).is_empty()),
+        history: None,
         fields: listed(&field.path, minor, recursive),
     })
 }
@@ -239,6 +264,18 @@ fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Expl
 /// A key of a map: what the map says of it, and what its value may be.
 fn of_key(values: &'static Field, key: &str, minor: Minor) -> Result<Explanation, Absent> {
     let map = fields::lookup(values.path.trim_end_matches("{}")).unwrap_or(values);
+    if map.path == GATES {
+        let history = GateHistory::of(key, minor)?;
+        let mut explanation = of_field(values, minor, false)?;
+        explanation.description = history.describe(minor);
+        explanation.field = format!("{GATES}.{key}");
+        explanation.default = history.default(minor).map(Json::Bool);
+        explanation.risk = Some(risk::of(&explanation.field));
+        explanation.rules = checked(GATES, minor);
+        (explanation.since, explanation.until) = history.known();
+        explanation.history = Some(history);
+        return Ok(explanation);
+    }
     let whole = of_field(map, minor, false)?;
     if let Some(keys) = map.keys.at(minor) {
         let fits = |known: &String| match known.strip_suffix('*') {
@@ -330,13 +367,16 @@ fn checked(path: &str, minor: Minor) -> Vec<Checked> {
     let about = |rule: &&Rule| {
         rule.applies_to(minor)
             && rule.fields.iter().any(|one| {
-                one.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '{']))
-                    && !one[path.len()..].contains('.')
+                one.strip_prefix(path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '{']) && !rest.contains('.'))
             })
     };
     let mut rules: Vec<_> = rules::all().filter(about).collect();
     rules.sort_by_key(|rule| (rule.stage, &rule.id));
-    rules.iter().map(|rule| Checked { id: &rule.id, stage: rule.stage, says: &rule.says, source: &rule.source }).collect()
+    rules
+        .iter()
+        .map(|rule| Checked { id: &rule.id, stage: rule.stage, says: &rule.says, source: &rule.source })
+        .collect()
 }
 
 /// The fields of an object, or of the objects of a list, that this version knows.
@@ -351,7 +391,98 @@ fn listed(path: &str, minor: Minor, recursive: bool) -> Vec<Listed> {
             kind: type_of(field, minor),
             description: field.says.clone(),
             deprecated: field.is_deprecated_in(minor),
+            risk: risk::of(&field.path).class,
             fields: if recursive { listed(&field.path, minor, true) } else { Vec::new() },
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::gates;
+
+    fn field(text: &str, minor: u32) -> Explanation {
+        explain(text, Minor(minor), false).unwrap_or_else(|absent| panic!("{text}: {}", absent.message))
+    }
+
+    #[test]
+    fn every_field_is_explained_in_every_version_that_has_it_and_in_no_other() {
+        for minor in Minor::all() {
+            for one in fields::all() {
+                let explained = explain(&one.path, minor, true);
+                assert_eq!(explained.is_ok(), one.is_known_to(minor), "{} in {minor}", one.path);
+                let Ok(explained) = explained else { continue };
+                assert_eq!(explained.description, one.says);
+                let mut shown = Vec::new();
+                text(&mut shown, &explained, minor).unwrap();
+                markdown(&mut shown, &explained, minor).unwrap();
+                let document = document(&explained, minor).unwrap();
+                assert!(document.get("description").is_some_and(Json::is_string));
+            }
+        }
+    }
+
+    #[test]
+    fn every_gate_is_explained_in_every_version_that_has_it_and_in_no_other() {
+        for minor in Minor::all() {
+            for gate in gates::all() {
+                let explained = explain(&format!("featureGates.{gate}"), minor, false);
+                let at = gates::lookup(gate, minor);
+                assert_eq!(explained.ok().and_then(|gate| gate.default), at.map(|at| Json::Bool(at.default)), "{gate}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_80_columns_wide() {
+        for one in fields::all() {
+            let Ok(explained) = explain(&one.path, NEWEST, false) else { continue };
+            let mut shown = Vec::new();
+            text(&mut shown, &explained, NEWEST).unwrap();
+            let shown = anstream::adapter::strip_str(std::str::from_utf8(&shown).unwrap()).to_string();
+            for line in shown.lines().filter(|line| line.trim().contains(' ')) {
+                assert!(line.chars().count() <= 80, "{}: {line}", one.path);
+            }
+        }
+    }
+
+    #[test]
+    fn defaults_say_how_they_changed() {
+        let burst = field("eventBurst", 26);
+        assert_eq!(burst.default, Some(json!(10)));
+        let was: Vec<_> = burst.defaults.iter().map(|was| (was.since, was.until, was.value.clone())).collect();
+        assert_eq!(was, [(OLDEST, Minor(26), json!(10)), (Minor(27), NEWEST, json!(100))]);
+        assert!(field("maxPods", 26).defaults.is_empty());
+        assert!(field("evictionHard.memory.available", 36).defaults.is_empty(), "it never changed");
+        assert_eq!(field("evictionHard.imagefs.inodesFree", 36).default, Some(json!("5%")));
+        assert_eq!(field("evictionHard.imagefs.inodesFree", 29).default, None);
+    }
+
+    #[test]
+    fn rules_are_those_of_the_version_and_of_items_and_values() {
+        let ids = |text: &str, minor| field(text, minor).rules.iter().map(|rule| rule.id).collect::<Vec<_>>();
+        assert_eq!(ids("imageMinimumGCAge", 35), ["image-gc-ages"]);
+        assert_eq!(ids("imageMinimumGCAge", 36), ["image-gc-ages", "image-minimum-gc-age"]);
+        assert!(ids("reservedMemory.limits", 36).contains(&"reserved-memory-zero"));
+        assert!(!ids("reservedMemory", 36).contains(&"reserved-memory-zero"), "that is said of limits");
+        assert!(ids("reservedMemory.limits.memory", 36).contains(&"reserved-memory-zero"));
+    }
+
+    #[test]
+    fn types_are_written_as_kubectl_does() {
+        for (text, kind) in [
+            ("maxPods", "integer"),
+            ("clusterDNS", "[]string"),
+            ("evictionHard", "map[string]string"),
+            ("staticPodURLHeader", "map[string][]string"),
+            ("reservedMemory", "[]Object"),
+            ("reservedMemory.limits", "map[string]quantity"),
+            ("logging", "Object"),
+            ("logging.flushFrequency", "duration or integer"),
+            ("", "KubeletConfiguration"),
+        ] {
+            assert_eq!(field(text, 36).kind, kind, "{text}");
+        }
+    }
 }

@@ -1,0 +1,52 @@
+//! Fields that are deprecated, or that do nothing while their feature gate is off.
+
+use std::sync::LazyLock;
+
+use super::defaults;
+use super::remarks::Remarks;
+use crate::kubelet::Minor;
+use crate::kubelet::fields::{self, Field};
+use crate::verdict::Config;
+
+/// Fields that some version has as deprecated.
+static DEPRECATED: LazyLock<Vec<&'static Field>> =
+    LazyLock::new(|| fields::all().filter(|field| field.deprecated_since.is_some()).collect());
+
+/// Fields that hold a value and have a gate in some version.
+static GATED: LazyLock<Vec<&'static Field>> = LazyLock::new(|| {
+    let is_value = |field: &&Field| !field.path.contains(['[', '{']) && fields::children(&field.path).is_empty();
+    fields::all().filter(|field| field.gate.iter().next().is_some()).filter(is_value).collect()
+});
+
+pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
+    for field in deprecated(config.minor()).filter(|field| defaults::is_set(config, &field.path)) {
+        let path = field.path.as_str();
+        let since = field.deprecated_since.map(|since| since.to_string()).unwrap_or_default();
+        remarks
+            .field(config, "deprecated-field", path, format!("`{path}` is deprecated since {since}"))
+            .help(replacement(field));
+    }
+    // What the kubelet refuses without the gate is not said here again.
+    for (field, gate) in GATED.iter().filter_map(|field| Some((field, field.gate.at(config.minor())?))) {
+        let path = field.path.as_str();
+        if !config.gate(gate) && defaults::is_effective(config, path) {
+            remarks
+                .field(config, "gate-off", path, format!("`{path}` has no effect while the feature gate {gate} is off"))
+                .help(format!("remove it, or write featureGates: {{{gate}: true}}"));
+        }
+    }
+}
+
+/// The fields that a version has as deprecated.
+pub(super) fn deprecated(minor: Minor) -> impl Iterator<Item = &'static Field> {
+    let is =
+        move |field: &&&Field| field.deprecated_since.is_some_and(|since| since <= minor) && field.is_known_to(minor);
+    DEPRECATED.iter().filter(is).copied()
+}
+
+/// The way out of a deprecated field.
+pub(super) fn replacement(field: &Field) -> String {
+    let Some(text) = &field.replaced_by else { return "remove it before a kubelet no longer knows it".to_owned() };
+    let mut chars = text.trim_end_matches('.').chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}

@@ -1,0 +1,44 @@
+//! `nodecfg explain`: what a field of KubeletConfiguration is.
+
+use super::repository_args::parse_kubernetes_version;
+use super::{Exit, Failure, Terminal};
+use crate::kubelet::Minor;
+use crate::kubelet::minor::NEWEST;
+use crate::report::{self, Format, field};
+
+/// Explain a field of KubeletConfiguration, as `kubectl explain` does for resources.
+///
+/// Says what it does, its type and default, what it may be, which kubelets have it, its feature gate, the kubelet's rules
+/// for it, and what a change of it does to a running node. Without a field, lists them all.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The field: its path with dots, also into lists and maps, or featureGates.NAME.
+    field: Option<String>,
+    /// Show the fields of its fields too, names and types alone.
+    #[arg(long)]
+    recursive: bool,
+    /// For kubelets of which version: 1.16 to 1.37. The newest by default.
+    #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
+    kubernetes_version: Option<Minor>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg explain evictionHard
+  nodecfg explain logging --recursive
+  nodecfg explain registerWithTaints.effect
+  nodecfg explain featureGates.NodeSwap --kubernetes-version 1.29";
+
+pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let minor = args.kubernetes_version.unwrap_or(NEWEST);
+    let explanation = field::explain(args.field.as_deref().unwrap_or_default(), minor, args.recursive)
+        .map_err(|absent| Failure::usage(absent.message, absent.help))?;
+    match format {
+        Format::Text => field::text(&mut terminal.out, &explanation, minor)?,
+        Format::Markdown => field::markdown(&mut terminal.out, &explanation, minor)?,
+        Format::Json => report::json(&mut terminal.out, &field::document(&explanation, minor)?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &field::document(&explanation, minor)?)?,
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,254 @@
+//! A field explained in text of 80 columns, as kubectl explains fields, and in markdown.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use serde_json::Value as Json;
+
+use super::gate::Spell;
+use super::{Allowed, Explanation, Listed, Was};
+use crate::kubelet::minor::{NEWEST, OLDEST};
+use crate::kubelet::rules::RuleStage;
+use crate::kubelet::{API_VERSION, KIND, Minor};
+use crate::report::markdown::{code, prose};
+use crate::report::style::{heading, quiet, warning};
+
+/// How wide text is.
+const WIDTH: usize = 80;
+
+/// A headline and what is below it, a paragraph each.
+struct Section {
+    title: &'static str,
+    paragraphs: Vec<String>,
+}
+
+/// Writes an explanation for a terminal.
+///
+/// # Errors
+/// When the writer does.
+pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io::Result<()> {
+    writeln!(out, "{}       {KIND}", heading("KIND:"))?;
+    writeln!(out, "{}    {API_VERSION}", heading("VERSION:"))?;
+    writeln!(out, "{}    {minor}", heading("KUBELET:"))?;
+    if !explanation.field.is_empty() {
+        writeln!(out, "\n{} {} {}", heading("FIELD:"), explanation.field, angled(&explanation.kind))?;
+    }
+    for Section { title, paragraphs } in sections(explanation, minor) {
+        writeln!(out, "\n{}", heading(format!("{}:", title.to_uppercase())))?;
+        for paragraph in paragraphs {
+            let (first, rest) = if paragraph.starts_with("- ") { ("    ", "      ") } else { ("    ", "    ") };
+            writeln!(out, "{}", wrapped(&paragraph, first, rest))?;
+        }
+    }
+    if !explanation.fields.is_empty() {
+        writeln!(out, "\n{}", heading("FIELDS:"))?;
+        list(out, &explanation.fields, 1)?;
+    }
+    Ok(())
+}
+
+fn list(out: &mut dyn Write, fields: &[Listed], depth: usize) -> io::Result<()> {
+    let tree = fields.iter().any(|field| !field.fields.is_empty()) || depth > 1;
+    list_in(out, fields, depth, tree)
+}
+
+fn list_in(out: &mut dyn Write, fields: &[Listed], depth: usize, tree: bool) -> io::Result<()> {
+    let indent = "  ".repeat(depth);
+    for field in fields {
+        let deprecated = if field.deprecated { format!(" {}", warning("deprecated")) } else { String::new() };
+        writeln!(out, "{indent}{} {}{deprecated}", field.name, angled(&field.kind))?;
+        if tree {
+            list_in(out, &field.fields, depth + 1, true)?;
+        } else {
+            let indent = "  ".repeat(depth + 1);
+            writeln!(out, "{}\n", wrapped(first_sentence(&field.description), &indent, &indent))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes an explanation for a page.
+///
+/// # Errors
+/// When the writer does.
+pub fn markdown(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io::Result<()> {
+    let name = if explanation.field.is_empty() { KIND } else { &explanation.field };
+    writeln!(out, "# {} {}\n\nKubelet {minor}, {API_VERSION}", code(name), code(&explanation.kind))?;
+    for Section { title, paragraphs } in sections(explanation, minor) {
+        writeln!(out, "\n## {title}\n")?;
+        for paragraph in paragraphs {
+            match paragraph.strip_prefix("- ") {
+                Some(item) => writeln!(out, "- {}", prose(item))?,
+                None => writeln!(out, "{}  ", prose(&paragraph))?,
+            }
+        }
+    }
+    if !explanation.fields.is_empty() {
+        writeln!(out, "\n## Fields\n")?;
+        items(out, &explanation.fields, 0)?;
+    }
+    Ok(())
+}
+
+fn items(out: &mut dyn Write, fields: &[Listed], depth: usize) -> io::Result<()> {
+    for field in fields {
+        let indent = "  ".repeat(depth);
+        let deprecated = if field.deprecated { ", deprecated" } else { "" };
+        let (name, kind, says) = (code(&field.name), code(&field.kind), prose(first_sentence(&field.description)));
+        writeln!(out, "{indent}- {name} {kind}{deprecated}: {says}")?;
+        items(out, &field.fields, depth + 1)?;
+    }
+    Ok(())
+}
+
+fn sections(of: &Explanation, minor: Minor) -> Vec<Section> {
+    let mut sections = Vec::new();
+    let mut add = |title: &'static str, paragraphs: Vec<String>| {
+        if !paragraphs.is_empty() {
+            sections.push(Section { title, paragraphs });
+        }
+    };
+    add("Description", vec![of.description.clone()]);
+    add("Default", default(of, minor));
+    add("Allowed", allowed(of));
+    if let Some(history) = &of.history {
+        add("History", history.history.iter().map(spell).collect());
+        let named = |gates: &[&str]| gates.iter().map(|gate| format!("- {gate}")).collect();
+        add("Needs", named(&history.needs));
+        add("Needed by", named(&history.needed_by));
+        add("Fields that need it", history.fields_that_need_it.iter().map(|field| format!("- {field}")).collect());
+    } else if !of.field.is_empty() {
+        add("Kubelets", vec![versions(of.since, of.until)]);
+    }
+    if let Some(since) = of.deprecated_since {
+        let instead = of.replaced_by.as_deref().map(|way| format!(" {way}")).unwrap_or_default();
+        add("Deprecated", vec![format!("Since {since}.{instead}")]);
+    }
+    if let Some(gate) = &of.gate {
+        let state = gate.spell.as_ref().map(|spell| format!(": {} in {minor}", spell.words())).unwrap_or_default();
+        add("Feature gate", vec![format!("{}{state}", gate.name)]);
+    }
+    add("Rules", of.rules.iter().map(|rule| format!("- {} ({}{})", rule.says, rule.id, when(rule.stage))).collect());
+    if let Some(risk) = &of.risk {
+        let mut class = format!("{}: a change {}", risk.class, risk.class.means());
+        if !risk.state_files.is_empty() {
+            let files: Vec<_> = risk.state_files.iter().map(|file| file.as_str()).collect();
+            let _ = write!(class, ", and {} removed", files.join(" and "));
+        }
+        let mut paragraphs = vec![format!("{class}."), risk.why.clone()];
+        if !risk.source.is_empty() {
+            paragraphs.push(format!("Source: {}", risk.source));
+        }
+        add("Risk", paragraphs);
+    }
+    sections
+}
+
+fn default(of: &Explanation, minor: Minor) -> Vec<String> {
+    let mut lines: Vec<String> = of.default.iter().map(plain).collect();
+    let other = |was: &&Was| !(was.since..=was.until).contains(&minor);
+    lines.extend(of.defaults.iter().filter(other).map(|was| {
+        let value = if was.value.is_null() { "none".to_owned() } else { plain(&was.value) };
+        match was.until {
+            until if minor > until => format!("Up to {until}: {value}"),
+            _ => format!("Since {}: {value}", was.since),
+        }
+    }));
+    lines
+}
+
+/// A value as one line of YAML.
+fn plain(value: &Json) -> String {
+    match value {
+        Json::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Json::String(text) => text.clone(),
+        Json::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        Json::Object(map) => {
+            let entries: Vec<_> = map.iter().map(|(key, value)| format!("{key}: {}", plain(value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn allowed(of: &Explanation) -> Vec<String> {
+    let mut lines = bounds(&of.allowed);
+    if !of.allowed.keys.is_empty() {
+        lines.push(format!("Keys: {}", of.allowed.keys.join(", ")));
+    }
+    lines.extend(of.each.iter().flat_map(bounds).map(|line| format!("Each: {line}")));
+    lines
+}
+
+fn bounds(of: &Allowed) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !of.values.is_empty() {
+        lines.push(of.values.join(", "));
+    }
+    let least = of.minimum.map(|least| format!("{least} or more"));
+    let range = match (of.minimum, of.above, of.maximum) {
+        (Some(least), _, Some(greatest)) => Some(format!("{least} to {greatest}")),
+        (_, Some(above), Some(greatest)) => Some(format!("above {above}, up to {greatest}")),
+        (_, Some(above), None) => Some(format!("above {above}")),
+        (_, _, Some(greatest)) => Some(format!("up to {greatest}")),
+        _ => least,
+    };
+    let step = of.multiple_of.map(|step| format!(", a multiple of {step}")).unwrap_or_default();
+    lines.extend(range.map(|range| format!("{range}{step}")));
+    lines.extend(of.format.map(str::to_owned));
+    lines
+}
+
+fn versions(since: Minor, until: Option<Minor>) -> String {
+    match until {
+        _ if since <= OLDEST && until.is_none() => format!("all from {OLDEST} to {NEWEST}"),
+        Some(until) if since <= OLDEST => format!("up to {until}"),
+        Some(until) => format!("{since} to {until}"),
+        None => format!("since {since}"),
+    }
+}
+
+fn spell(spell: &Spell) -> String {
+    let versions = match spell.until {
+        NEWEST => format!("since {}", spell.since),
+        until if until == spell.since => until.to_string(),
+        until => format!("{} to {until}", spell.since),
+    };
+    format!("{versions:<14}{}", spell.words())
+}
+
+fn when(stage: RuleStage) -> &'static str {
+    match stage {
+        RuleStage::Startup => ", at start-up",
+        RuleStage::Load | RuleStage::Gates | RuleStage::Validate => "",
+    }
+}
+
+fn angled(kind: &str) -> String {
+    quiet(format!("<{kind}>"))
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split_inclusive(". ").next().unwrap_or(text).trim_end()
+}
+
+/// Breaks a paragraph at spaces so that no line is longer than [`WIDTH`], unless a word is.
+fn wrapped(paragraph: &str, first: &str, rest: &str) -> String {
+    let mut text = first.to_owned();
+    let (mut column, mut begun) = (first.len(), false);
+    for word in paragraph.split(' ') {
+        let length = word.chars().count();
+        if begun && column + 1 + length > WIDTH {
+            text.push('\n');
+            text.push_str(rest);
+            column = rest.len();
+        } else if begun {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+        begun = true;
+    }
+    text
+}
