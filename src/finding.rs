@@ -189,15 +189,18 @@ impl Finding {
 }
 
 /// What nodecfg refuses although the kubelet goes on, without a word or with one in its log: it drops the value, or reads
-/// it in a way that its author may not have meant. With `--lenient` these are warnings.
-pub const LENIENT_CODES: [&str; 7] = [
+/// it in a way that its author may not have meant. With `--lenient` these are warnings. A type or a number that the kubelet
+/// does not take either is refused by its verdict all the same.
+pub const LENIENT_CODES: [&str; 9] = [
     "ambiguous-merge-key",
     "ambiguous-scalar",
+    "bad-value",
     "duplicate-key",
     "field-not-in-version",
     "key-not-text",
     "second-document",
     "unknown-field",
+    "wrong-type",
 ];
 
 /// How strict nodecfg is beyond the kubelet.

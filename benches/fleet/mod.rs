@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use nodecfg::contract::{ConfigSource, ConfigStatus};
 use nodecfg::desired::{Checks, Desired, POOL_LABEL, PoolTarget, build};
+use nodecfg::finding::Gate;
 use nodecfg::names::{FleetName, NamespaceName, NodeName};
 use nodecfg::observed::{ConfigMapKey, FetchedConfigMap, KubeletVersion, ManagedConfigMap, Node, Observed, Readiness};
 use nodecfg::plan::Options;
@@ -127,7 +128,7 @@ pub fn namespace() -> NamespaceName {
 
 /// What the planner is allowed.
 pub fn options() -> Options {
-    Options { namespace: namespace(), take_over: false, allow_empty: false }
+    Options { namespace: namespace(), take_over: false, allow_empty: false, gate: Gate::Strict }
 }
 
 /// As a kubelet reports a source that it took.

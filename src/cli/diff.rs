@@ -1,7 +1,7 @@
 //! `nodecfg diff`: what a sync would do.
 
 use super::cluster_args::{ClusterArgs, label_keys};
-use super::observe::{Allowances, Planned, plan, warn};
+use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::repository_args::RepositoryArgs;
 use super::{Exit, Failure, Terminal, run};
 use crate::plan::Plan;
@@ -34,7 +34,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, false, terminal)?;
-    let Planned { plan, .. } = plan(&loaded.desired, &reader, args.allowances.options(namespace)).await?;
+    let Planned { plan, .. } =
+        plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate())).await?;
+    warn_of_plan(&plan, &loaded, format, terminal)?;
     write_plan(&plan, format, verbose, terminal)?;
     Ok(if plan.has_changes() { Exit::Changes } else { Exit::Done })
 }

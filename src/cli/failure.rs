@@ -30,7 +30,7 @@ pub(super) enum Failure {
     /// A signal came before anything was changed.
     Interrupted,
     /// There can be no plan.
-    Problems(Vec<Problem>),
+    Problems { problems: Vec<Problem>, snapshot: Box<Snapshot> },
     /// The plan breaks an invariant: a bug.
     Violations(Vec<Violation>),
     /// The embedded cluster failed.
@@ -87,6 +87,27 @@ struct Message {
     help: String,
 }
 
+fn of_finding(finding: &Finding) -> Message {
+    Message {
+        code: finding.code.to_owned(),
+        text: match &finding.place {
+            Some(place) => format!("{place}: {}", finding.message),
+            None => finding.message.clone(),
+        },
+        help: finding.help.clone().unwrap_or_default(),
+    }
+}
+
+/// A problem, and the findings that it is made of.
+fn of_problem(problem: &Problem) -> Vec<Message> {
+    let mut messages =
+        vec![Message { code: problem.code().to_owned(), text: problem.to_string(), help: problem.help() }];
+    if let Problem::Refused { findings, .. } = problem {
+        messages.extend(findings.iter().map(of_finding));
+    }
+    messages
+}
+
 impl Failure {
     /// Arguments that contradict each other or make no sense.
     pub(super) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
@@ -99,7 +120,7 @@ impl Failure {
                 Exit::Failed
             }
             Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
-            Self::Problems(problems) => {
+            Self::Problems { problems, .. } => {
                 let repository = |problem: &Problem| {
                     matches!(
                         problem,
@@ -107,6 +128,7 @@ impl Failure {
                             | Problem::NothingSelected { .. }
                             | Problem::PoolLostItsNodes { .. }
                             | Problem::Contested { .. }
+                            | Problem::Refused { .. }
                             | Problem::TooDisruptive { .. }
                     )
                 };
@@ -124,18 +146,9 @@ impl Failure {
         match self {
             Self::Usage { message, help } => one("usage", message.clone(), help.clone()),
             Self::Repository(error) => one("repository", error.to_string(), error.help()),
-            Self::Invalid { findings, .. } => findings
-                .iter()
-                .filter(|finding| finding.severity == Severity::Error)
-                .map(|finding| Message {
-                    code: finding.code.to_owned(),
-                    text: match &finding.place {
-                        Some(place) => format!("{place}: {}", finding.message),
-                        None => finding.message.clone(),
-                    },
-                    help: finding.help.clone().unwrap_or_default(),
-                })
-                .collect(),
+            Self::Invalid { findings, .. } => {
+                findings.iter().filter(|finding| finding.severity == Severity::Error).map(of_finding).collect()
+            }
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
@@ -144,14 +157,7 @@ impl Failure {
                 "interrupted before anything was changed".to_owned(),
                 "run it again to start over".to_owned(),
             ),
-            Self::Problems(problems) => problems
-                .iter()
-                .map(|problem| Message {
-                    code: problem.code().to_owned(),
-                    text: problem.to_string(),
-                    help: problem.help(),
-                })
-                .collect(),
+            Self::Problems { problems, .. } => problems.iter().flat_map(of_problem).collect(),
             Self::Violations(violations) => violations
                 .iter()
                 .map(|violation| Message {
@@ -187,6 +193,16 @@ impl Failure {
     fn write_text(&self, terminal: &mut Terminal) -> io::Result<()> {
         if let Self::Invalid { findings, snapshot } = self {
             return findings::text(&mut terminal.err, snapshot, findings, 0);
+        }
+        if let Self::Problems { problems, snapshot } = self {
+            // With the lines that they are about, before the problem that they make.
+            for problem in problems {
+                if let Problem::Refused { findings, .. } = problem {
+                    findings::each(&mut terminal.err, &**snapshot, findings.iter())?;
+                }
+                findings::message(&mut terminal.err, &problem.to_string(), &problem.help())?;
+            }
+            return terminal.err.flush();
         }
         for message in self.messages() {
             findings::message(&mut terminal.err, &message.text, &message.help)?;

@@ -4,11 +4,11 @@ use super::Failure;
 use super::repository_args::Loaded;
 use super::terminal::Terminal;
 use crate::cluster::{ClusterReader, observe};
-use crate::desired::Desired;
+use crate::finding::Gate;
 use crate::names::NamespaceName;
 use crate::observed::Observed;
 use crate::plan::{self, Options, Plan};
-use crate::report::findings;
+use crate::report::{Format, findings};
 
 /// A plan and what it was made from.
 pub(super) struct Planned {
@@ -22,11 +22,28 @@ pub(super) fn warn(loaded: &Loaded, terminal: &mut Terminal) -> Result<(), Failu
     Ok(findings::each(&mut terminal.err, &loaded.snapshot, loaded.findings.iter())?)
 }
 
+/// The same of what came out with the versions of the nodes. Programs read it in the plan.
+pub(super) fn warn_of_plan(
+    plan: &Plan,
+    loaded: &Loaded,
+    format: Format,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    if matches!(format, Format::Json | Format::Yaml) {
+        return Ok(());
+    }
+    // What was said of the repository need not be said again.
+    let new = plan.findings.iter().filter(|finding| !loaded.findings.contains(finding));
+    Ok(findings::each(&mut terminal.err, &loaded.snapshot, new)?)
+}
+
 /// Looks at the cluster, makes the plan, and checks its invariants.
-pub(super) async fn plan(desired: &Desired, reader: &ClusterReader, options: Options) -> Result<Planned, Failure> {
+pub(super) async fn plan(loaded: &Loaded, reader: &ClusterReader, options: Options) -> Result<Planned, Failure> {
+    let desired = &loaded.desired;
     let questions = |observed: &Observed| plan::questions(desired, observed, &options.namespace);
     let observed = observe::observe(reader, options.namespace.as_str(), questions).await?;
-    let plan = plan::make(desired, &observed, &options).map_err(Failure::Problems)?;
+    let plan = plan::make(desired, &observed, &options)
+        .map_err(|problems| Failure::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })?;
     let violations = plan::check(&plan, &observed);
     if violations.is_empty() { Ok(Planned { plan, observed, options }) } else { Err(Failure::Violations(violations)) }
 }
@@ -43,7 +60,7 @@ pub(super) struct Allowances {
 }
 
 impl Allowances {
-    pub(super) fn options(self, namespace: NamespaceName) -> Options {
-        Options { namespace, take_over: self.take_over, allow_empty: self.allow_empty }
+    pub(super) fn options(self, namespace: NamespaceName, gate: Gate) -> Options {
+        Options { namespace, take_over: self.take_over, allow_empty: self.allow_empty, gate }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::cluster_args::{ClusterArgs, label_keys, parse_duration};
-use super::observe::{Allowances, Planned, plan, warn};
+use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Audience, Purpose};
 use super::sandbox::SandboxArgs;
@@ -70,9 +70,10 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
     run::open(&run::scene(&loaded, &namespace, server), format, !args.dry_run, terminal)?;
-    let options = args.allowances.options(namespace);
+    let options = args.allowances.options(namespace, args.repository.gate());
     let exit = if args.dry_run {
-        let planned = plan(&loaded.desired, &reader, options).await?;
+        let planned = plan(&loaded, &reader, options).await?;
+        warn_of_plan(&planned.plan, &loaded, format, terminal)?;
         diff::write_plan(&planned.plan, format, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
@@ -113,11 +114,14 @@ impl Args {
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
-        let planning = plan(&loaded.desired, reader, options);
+        let planning = plan(loaded, reader, options);
         let Planned { plan, observed, options } = run::unless_stopped(&mut stop, planning).await?;
         let refusals = plan.refusals();
         if !refusals.is_empty() {
-            return Err(Failure::Problems(refusals));
+            return Err(Failure::Problems { problems: refusals, snapshot: Box::new(loaded.snapshot.clone()) });
+        }
+        if plan.has_changes() {
+            warn_of_plan(&plan, loaded, format, terminal)?;
         }
         let mut audience = Audience::gather(&plan, Purpose::Sync, format, verbose, terminal)?;
         let rollout = Rollout {

@@ -35,7 +35,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, true, terminal)?;
     let mut stop = run::stop_on_signals(terminal.foot.clone());
-    let planning = plan(&loaded.desired, &reader, args.allowances.options(namespace));
+    let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     let mut audience = Audience::gather(plan, Purpose::Verify, format, verbose, terminal)?;

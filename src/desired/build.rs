@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::checked::{Checks, told_once};
+use super::checked::{Checks, not_loaded, told_once};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
 use super::{Desired, LabelSelector, POOL_LABEL, Pool, PoolTarget, read};
-use crate::document::{Document, PatchKind, kind_of_patch};
+use crate::document::{Document, PatchKind, Unread, kind_of_patch};
 use crate::finding::{Finding, Place, any_error};
 use crate::names::{FleetName, PoolName};
 use crate::repository::{Snapshot, SnapshotFile};
@@ -59,6 +59,7 @@ pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
         checked: BTreeSet::new(),
         findings: snapshot.findings.clone(),
         pools: Vec::new(),
+        malformed: BTreeSet::new(),
     };
     let desired = files.desired();
     files.report_unused();
@@ -75,6 +76,8 @@ struct Files<'s> {
     checked: BTreeSet<String>,
     findings: Vec<Finding>,
     pools: Vec<CheckedPool>,
+    /// Files that no kubelet can decode.
+    malformed: BTreeSet<String>,
 }
 
 impl Files<'_> {
@@ -168,12 +171,17 @@ impl Files<'_> {
             self.findings.push(Finding::error("no-configuration", message).at(place).help(help));
             return None;
         } else {
-            let layers = self.layers(&folder, &spec, has_kubelet.then_some(kubelet_path.as_str()))?;
-            let path = if has_kubelet { kubelet_path } else { pool_path };
             let minors = self.checks.kubelets.among(&spec.kubernetes_version);
+            let declared = !spec.kubernetes_version.is_empty();
+            let layers = self.layers(&folder, &spec, has_kubelet.then_some(kubelet_path.as_str()));
+            if layers.is_none() && self.malformed.contains(&kubelet_path) {
+                // Whatever it would be laid over or patched with.
+                let verdicts = not_loaded(minors);
+                self.pools.push(CheckedPool { name: name.clone(), path: kubelet_path.clone(), declared, verdicts });
+            }
+            let (layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
             let (rendered, verdicts) =
                 render(&layers, fleet, &name, path, minors, self.checks.gate, &mut self.findings)?;
-            let declared = !spec.kubernetes_version.is_empty();
             self.pools.push(CheckedPool { name: name.clone(), path: rendered.path.clone(), declared, verdicts });
             PoolTarget::Config(Box::new(rendered))
         };
@@ -317,6 +325,9 @@ impl Files<'_> {
             SnapshotFile::Text(text) => {
                 let parsed = Document::parse(path, text);
                 self.findings.extend(parsed.findings);
+                if parsed.unread == Some(Unread::Malformed) {
+                    self.malformed.insert(path.to_owned());
+                }
                 parsed.document.map(Arc::new)
             }
         };

@@ -3,7 +3,7 @@
 
 use super::kubelet_file;
 use crate::advice;
-use crate::document::{Document, Parsed};
+use crate::document::{Document, Parsed, Unread};
 use crate::finding::{Finding, Gate, merged, sort};
 use crate::kubelet::Minor;
 use crate::kubelet::rules::{self, RuleStage};
@@ -12,9 +12,6 @@ use crate::verdict::{Stage, Verdict, assess, dropped_fields, findings};
 /// What nodecfg finds by itself and a kubelet's decoder refuses too, at the same field.
 const RESTATED: [&str; 6] =
     ["ambiguous-scalar", "bad-value", "missing-field", "wrong-api-version", "wrong-kind", "wrong-type"];
-/// Where nodecfg stopped reading for reasons of its own: what a kubelet would do is then not known.
-const BOUNDS: [&str; 6] =
-    ["file-too-large", "key-too-long", "not-utf-8", "too-deep", "too-many-values", "too-much-text"];
 
 /// Which kubelets a configuration is meant for, and how strict the gate is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,10 +59,9 @@ pub struct Checked {
 /// Checks the text of a KubeletConfiguration on its own.
 #[must_use]
 pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Gate) -> Checked {
-    let Parsed { document, findings: mut found, .. } = Document::parse(name, text);
+    let Parsed { document, findings: mut found, unread } = Document::parse(name, text);
     let Some(document) = document else {
-        let judged = !found.iter().any(|finding| BOUNDS.contains(&finding.code));
-        let verdicts = if judged { minors.iter().copied().map(not_loaded).collect() } else { Vec::new() };
+        let verdicts = if unread == Some(Unread::Malformed) { not_loaded(minors) } else { Vec::new() };
         gate.apply(&mut found);
         return Checked { verdicts, findings: found };
     };
@@ -114,16 +110,17 @@ pub fn told_once(findings: Vec<Finding>) -> Vec<Finding> {
     all
 }
 
-/// The answer to a text that is no document at all.
-fn not_loaded(minor: Minor) -> Verdict {
-    Verdict {
-        minor,
+/// The answers to a text that is no document at all.
+pub(super) fn not_loaded(minors: &[Minor]) -> Vec<Verdict> {
+    let answer = |minor: &Minor| Verdict {
+        minor: *minor,
         stage: Stage::Load,
         refusals: Vec::new(),
         startup: Vec::new(),
         later: Vec::new(),
         unknown: Vec::new(),
-    }
+    };
+    minors.iter().map(answer).collect()
 }
 
 #[cfg(test)]
@@ -157,9 +154,8 @@ mod tests {
         let malformed = check("a: [", &[36], Gate::Strict);
         assert!(malformed.verdicts.iter().all(|verdict| verdict.stage == Stage::Load && !verdict.accepted()));
         assert_eq!((malformed.verdicts.len(), malformed.findings.len()), (1, 1));
-        let deep = format!("{HEADER}a: {}1{}\n", "[".repeat(100), "]".repeat(100));
-        let deep = check(&deep, &[36], Gate::Strict);
-        assert!(deep.verdicts.is_empty() && !deep.findings.is_empty());
+        let large = check(&" ".repeat(2 << 20), &[36], Gate::Strict);
+        assert!(large.verdicts.is_empty() && !large.findings.is_empty());
     }
 
     #[test]

@@ -33,7 +33,9 @@ pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
 /// Checks that a rendered document says what it is. nodecfg adds neither: what the repository says is what nodes get.
 pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
     for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-        if document.root.get(key).is_none() {
+        // The kubelet takes these two in any case; that it is the wrong one, the check of names says.
+        let named = |map: &Mapping| map.keys().any(|name| name.eq_ignore_ascii_case(key));
+        if !document.root.mapping().is_some_and(named) {
             findings.push(
                 Finding::error("missing-field", format!("the configuration has no `{key}`"))
                     .at(document.root.place.clone())

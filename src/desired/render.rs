@@ -11,7 +11,7 @@ use super::checked::check_document;
 use super::hash::ContentHash;
 use super::kubelet_file;
 use crate::document::{Document, Node, PatchKind, Syntax, apply_json_patch, kind_of_patch, lay_over, without_nulls};
-use crate::finding::{Finding, Gate};
+use crate::finding::{Finding, Gate, Place};
 use crate::kubelet::Minor;
 use crate::names::{FleetName, PoolName};
 use crate::verdict::Verdict;
@@ -82,7 +82,7 @@ pub(super) fn render(
         kubelet_file::check(document, &mut problems);
         let checked = check_document(document, minors);
         verdicts = checked.verdicts;
-        problems.extend(checked.findings.into_iter().map(|finding| of_pool(finding, pool)));
+        problems.extend(checked.findings.into_iter().map(|finding| of_pool(finding, pool, document)));
     }
     gate.apply(&mut problems);
     // Values keep their places, so that what was found in a file is found again here.
@@ -99,9 +99,12 @@ pub(super) fn render(
     Some((Rendered { document, canonical, hash, config_map, path }, verdicts))
 }
 
-/// Names the pool where a finding is about what no file says, such as a default.
-fn of_pool(mut finding: Finding, pool: &PoolName) -> Finding {
-    if finding.place.as_ref().is_none_or(|place| place.len == 0) {
+/// Names the pool where a finding is about the whole, such as a default of what no file says. What a file says is found
+/// there, whichever pools use it.
+fn of_pool(mut finding: Finding, pool: &PoolName, document: &Document) -> Finding {
+    let whole = &document.root.place;
+    let about_whole = |place: &Place| place.len == 0 && place.file == whole.file && place.offset == whole.offset;
+    if finding.place.as_ref().is_none_or(about_whole) {
         finding.message = format!("pool {pool}: {}", finding.message);
     }
     finding

@@ -8,7 +8,7 @@ use crate::desired::{
     Canary, ContentHash, Desired, LabelSelector, MaxUnavailable, POOL_LABEL, Pool, PoolTarget, Rendered, RolloutPolicy,
 };
 use crate::document::Document;
-use crate::finding::Place;
+use crate::finding::{Gate, Place};
 use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
 use crate::observed::{ConfigMapKey, FetchedConfigMap, KubeletVersion, ManagedConfigMap, Node, Observed, Readiness};
 use crate::plan::Options;
@@ -22,7 +22,7 @@ pub(crate) fn namespace() -> NamespaceName {
 }
 
 pub(crate) fn options() -> Options {
-    Options { namespace: namespace(), take_over: false, allow_empty: false }
+    Options { namespace: namespace(), take_over: false, allow_empty: false, gate: Gate::Strict }
 }
 
 pub(crate) fn node_name(name: &str) -> NodeName {

@@ -8,9 +8,11 @@ use super::decide::{Decision, Rules, decide, refuses};
 use super::membership::{Membership, membership};
 use super::problem::Problem;
 use super::questions::target_of;
+use super::verdicts;
 use super::waves::Sorter;
-use super::{Action, ConfigMapPlan, FORMAT_VERSION, Plan, PlanId, PoolPlan, Unpooled, disruption};
-use crate::desired::{ContentHash, Desired, Pool, PoolTarget};
+use super::{Action, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, disruption};
+use crate::desired::{ContentHash, Desired, Pool, PoolTarget, told_once};
+use crate::finding::Gate;
 use crate::names::{NamespaceName, NodeName, PoolName};
 use crate::observed::{ConfigMapKey, Node, Observed};
 
@@ -23,6 +25,8 @@ pub struct Options {
     pub take_over: bool,
     /// Accept a repository without pools, and pools that lost all their nodes.
     pub allow_empty: bool,
+    /// How strict to be beyond what the kubelets refuse.
+    pub gate: Gate,
 }
 
 /// Makes the plan.
@@ -36,6 +40,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
 
     let mut config_maps = Vec::new();
     let mut pools = Vec::new();
+    let mut findings = Vec::new();
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
         let planned = plan_pool(pool, nodes, observed, &shelf, options);
@@ -46,6 +51,9 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
                 Err(problem) => problems.push(problem),
             }
         }
+        let (found, refused) = verdicts::pool(pool, nodes, observed, &planned, options.gate);
+        findings.extend(found);
+        problems.extend(refused);
         pools.push(planned);
     }
     if !problems.is_empty() {
@@ -65,6 +73,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         pools,
         unpooled,
         prunable,
+        findings: told_once(findings),
     };
     Ok(plan.identified())
 }
@@ -91,7 +100,15 @@ pub fn redecide(
     let target = target_of(&pool.target, &options.namespace);
     let rules = Rules { target: &target, paused: pool.policy.paused, take_over: options.take_over };
     let shelf = Shelf::new(desired, observed);
-    Some(decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target))))
+    let decision = decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target)));
+    // Its kubelet may be another one by now.
+    if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
+        && matches!(step.action, Action::Assign { .. })
+        && let Some(why) = verdicts::refusal(node, rendered)
+    {
+        return Some(Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !step.available, why }));
+    }
+    Some(decision)
 }
 
 fn hash_of(target: &PoolTarget) -> Option<ContentHash> {

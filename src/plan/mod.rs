@@ -14,7 +14,9 @@ use serde::Serialize;
 
 use crate::contract::ConfigSource;
 use crate::desired::{ContentHash, RolloutPolicy};
+use crate::finding::Finding;
 use crate::judge::{Target, Waiting};
+use crate::kubelet::Minor;
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use crate::observed::KubeletVersion;
 
@@ -26,6 +28,7 @@ mod make;
 mod membership;
 mod problem;
 mod questions;
+mod verdicts;
 mod waves;
 
 #[cfg(test)]
@@ -34,6 +37,8 @@ pub(crate) mod fixtures;
 mod properties;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod verdicts_tests;
 
 pub use check::{Violation, check};
 pub use decide::{Decision, back_patch, is_available};
@@ -68,6 +73,10 @@ pub struct Plan {
     pub unpooled: Vec<Unpooled>,
     /// Managed ConfigMaps of this fleet that no node and no pool refers to any more.
     pub prunable: Vec<String>,
+    /// What there is to say of the pools' configurations for the kubelets that their nodes have. No errors: those forbid
+    /// the plan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
 }
 
 /// The hash of a plan: `p1:<32 hexadecimal digits>`.
@@ -240,6 +249,13 @@ pub enum Why {
     /// Its kubelet could do it by its version, but does not report `status.config`: it runs without
     /// `--dynamic-config-dir`, or has only just started.
     NoDynamicConfig,
+    /// Its kubelet, which is another than when the plan was made, would refuse the configuration.
+    WouldRefuse {
+        /// The version of the kubelet.
+        kubelet: Minor,
+        /// The first reason.
+        reason: String,
+    },
     /// It is being deleted.
     Deleting,
 }
@@ -254,7 +270,10 @@ impl Why {
     /// Whether the node cannot be brought to its target, and somebody should know.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        matches!(self, Self::Conflict { .. } | Self::Unsupported { .. } | Self::NoDynamicConfig)
+        matches!(
+            self,
+            Self::Conflict { .. } | Self::Unsupported { .. } | Self::NoDynamicConfig | Self::WouldRefuse { .. }
+        )
     }
 }
 

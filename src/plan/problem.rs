@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use super::disruption;
 use crate::desired::ContentHash;
+use crate::finding::Finding;
+use crate::kubelet::Minor;
 use crate::kubelet::risk::{Class, StateFile};
 use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
 
@@ -92,6 +94,24 @@ pub enum Problem {
         /// Whose it is.
         fleet: Option<FleetName>,
     },
+    /// A kubelet of the pool would refuse its configuration, or drop a part of it.
+    #[error(
+        "pool {pool}: {}, which {nodes} of its nodes have ({example} for one), would not run its configuration as it is written: {}",
+        kubelet_list(kubelets),
+        reasons(findings)
+    )]
+    Refused {
+        /// The pool.
+        pool: PoolName,
+        /// The versions of the kubelets.
+        kubelets: Vec<Minor>,
+        /// How many nodes have such a kubelet and would get the configuration.
+        nodes: usize,
+        /// One of them.
+        example: NodeName,
+        /// The errors.
+        findings: Vec<Finding>,
+    },
     /// A change does more to running pods than the pool allows. Such a plan can be shown, not carried out.
     #[error("pool {pool}: what changes is of class {worst} ({}), and the pool allows no more than {allowed}: {}",
         worst.means(), classed(fields))]
@@ -132,6 +152,19 @@ fn others(nodes: usize) -> String {
     }
 }
 
+fn kubelet_list(minors: &[Minor]) -> String {
+    let texts: Vec<String> = minors.iter().map(ToString::to_string).collect();
+    format!("{} {}", if minors.len() == 1 { "kubelet" } else { "kubelets" }, texts.join(", "))
+}
+
+fn reasons(findings: &[Finding]) -> String {
+    let first = findings.first().map_or("", |finding| finding.message.as_str());
+    match findings.len() {
+        0 | 1 => first.to_owned(),
+        more => format!("{first} (and {} more)", more - 1),
+    }
+}
+
 impl Problem {
     /// The way out.
     #[must_use]
@@ -166,6 +199,14 @@ impl Problem {
                                         the budget"
                 .to_owned(),
             Self::TooDisruptive { pool, worst, state_files, .. } => disruption::way_out(pool, *worst, state_files),
+            Self::Refused { pool, kubelets, .. } => {
+                let minors: Vec<String> = kubelets.iter().map(ToString::to_string).collect();
+                format!(
+                    "`nodecfg validate --kubernetes-version {}` shows every finding without a cluster; nodes of other \
+                     versions can be a pool of their own beside {pool}",
+                    minors.join(",")
+                )
+            }
             Self::NameTaken { .. } => "give this fleet another metadata.name in nodecfg.yaml".to_owned(),
         }
     }
@@ -181,6 +222,7 @@ impl Problem {
             Self::ContentDiffers { .. } => "config-map-differs",
             Self::NotImmutable { .. } => "config-map-mutable",
             Self::TargetGone { .. } => "config-map-gone",
+            Self::Refused { .. } => "configuration-refused",
             Self::NameTaken { .. } => "config-map-of-another-fleet",
             Self::TooDisruptive { .. } => "too-disruptive",
         }

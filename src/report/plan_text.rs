@@ -298,6 +298,7 @@ pub fn reason(why: &Why) -> String {
         Why::Unsupported { version } => format!(
             "kubelet {version} does not know configSource: dynamic kubelet configuration is in kubelets 1.11 to 1.23"
         ),
+        Why::WouldRefuse { kubelet, reason } => format!("its kubelet is now {kubelet} and would refuse this: {reason}"),
         Why::NoDynamicConfig => {
             "its kubelet reports no status.config: it runs without --dynamic-config-dir, or has only just started"
                 .to_owned()

@@ -116,7 +116,9 @@ pub fn state(end: &End) -> String {
     match end {
         End::Converged => "converged".to_owned(),
         End::LeftAlone { why: Why::Conflict { .. } } => "conflict".to_owned(),
-        End::LeftAlone { why: Why::Unsupported { .. } | Why::NoDynamicConfig } => "unsupported".to_owned(),
+        End::LeftAlone { why: Why::Unsupported { .. } | Why::NoDynamicConfig | Why::WouldRefuse { .. } } => {
+            "unsupported".to_owned()
+        }
         End::LeftAlone { .. } => "unchanged".to_owned(),
         End::Failed { rolled_back: true, .. } => "failed, rolled back".to_owned(),
         End::Failed { failure: Failure::TimedOut { .. }, .. } => "timed out".to_owned(),

@@ -15,7 +15,7 @@ fn a_fresh_cluster_in_every_format() {
     assert!(yaml.out.starts_with("formatVersion: 1\nkind: Plan\n"), "{}", yaml.out);
 
     let all = cluster.run(folder.path(), "diff -v");
-    assert!(all.out.contains("systemReserved[\"registry-17.example.com\"]"), "{}", all.out);
+    assert!(all.out.contains("staticPodURLHeader.X-Registry-17"), "{}", all.out);
 }
 
 #[test]
@@ -73,4 +73,28 @@ fn each_class_of_risk_and_what_sync_says_to_it() {
     let misspelt = cluster.run(folder.path(), "validate");
     assert_eq!(misspelt.exit, 3);
     assert!(misspelt.shown().contains("did you mean drain?"), "{}", misspelt.shown());
+}
+
+#[test]
+fn what_the_nodes_kubelets_would_refuse_is_never_planned() {
+    let folder = gpu();
+    folder.write("pools/gpu/kubelet.yaml", &format!("{KUBELET}enforceNodeAllocatable: [nothing]\npodLogsDir: /a\n"));
+    folder.commit();
+    let mut nodes = specs(&["gpu"], 3);
+    nodes[2].kubelet_version = "v1.22.1".to_owned();
+    let cluster = Cluster::of(nodes, &[]);
+    let refused = cluster.run(folder.path(), "diff");
+    assert_eq!(refused.exit, 3);
+    shows!("diff-refused", refused.shown());
+    for line in ["sync", "sync --dry-run", "verify", "diff -o json --lenient"] {
+        let refused = cluster.run(folder.path(), line);
+        assert_eq!(refused.exit, 3, "{}", refused.shown());
+        assert!(!refused.err.contains("assigned"), "{}", refused.shown());
+    }
+    // What the kubelets would only drop is no reason to stop once the gate is lenient.
+    folder.write("pools/gpu/kubelet.yaml", &format!("{KUBELET}podLogsDir: /a\n"));
+    folder.commit();
+    assert_eq!(cluster.run(folder.path(), "sync").exit, 3);
+    let lenient = cluster.run(folder.path(), "sync --lenient");
+    assert_eq!(lenient.exit, 0, "{}", lenient.shown());
 }

@@ -25,6 +25,11 @@ fn wrong_usage() {
         "sync -n Bad_Name",
         "sandbox --pools Bad_Name",
         "schema pod",
+        "status -o sarif",
+        "validate --kubernetes-version 1.38",
+        "validate --kubernetes-version latest",
+        "validate --rev main nodecfg.yaml",
+        "validate --files-from nowhere",
         "sync -o json --bogus",
     ] {
         let run = run(folder.path(), line);

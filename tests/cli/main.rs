@@ -16,3 +16,4 @@ mod run;
 mod sandbox;
 mod status;
 mod validate;
+mod validate_files;

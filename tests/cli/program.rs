@@ -55,6 +55,18 @@ pub fn run(folder: &Path, arguments: &str) -> Run {
     Run::of(command)
 }
 
+/// The same with this on standard input and in the environment.
+pub fn run_with(folder: &Path, arguments: &str, input: &str, environment: &[(&str, &str)]) -> Run {
+    let given = folder.join("standard-input");
+    std::fs::write(&given, input).unwrap();
+    let mut command = nodecfg(folder);
+    command.args(arguments.split_whitespace()).envs(environment.iter().copied());
+    command.stdin(std::fs::File::open(&given).unwrap());
+    let run = Run::of(command);
+    std::fs::remove_file(given).unwrap();
+    run
+}
+
 /// What differs from run to run, and what stands for it.
 const VOLATILE: &[(&str, &str)] = &[
     (r"127\.0\.0\.1:\d+", "127.0.0.1:[port]"),

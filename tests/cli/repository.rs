@@ -86,10 +86,10 @@ pub fn gpu() -> Folder {
 /// The same with a pool that needs many lines.
 pub fn gpu_and_general() -> Folder {
     let folder = gpu();
-    let many: String = (0..30).map(|number| format!("  registry-{number:02}.example.com: 1Gi\n")).collect();
+    let many: String = (0..30).map(|number| format!("  X-Registry-{number:02}: [example.com]\n")).collect();
     folder.write(
         "pools/general/kubelet.yaml",
-        &format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsystemReserved:\n{many}"),
+        &format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodURLHeader:\n{many}"),
     );
     folder.commit();
     folder

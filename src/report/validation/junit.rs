@@ -134,3 +134,72 @@ fn allowed(text: &str) -> String {
         |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
     text.replace(cannot, "\u{fffd}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Place;
+    use crate::kubelet::Minor;
+    use crate::repository::Snapshot;
+    use crate::verdict::Stage;
+
+    fn xml(files: &[FileReport], others: &[Finding]) -> String {
+        let snapshot = Snapshot::of_texts([]);
+        let mut junit = Junit::default();
+        let mut out = Vec::new();
+        junit.batch(&mut out, &Batch { root: "", files, findings: others, texts: &snapshot }).unwrap();
+        junit.finish(&mut out, &Totals::default()).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn verdict(minor: u32, stage: Stage) -> Verdict {
+        Verdict {
+            minor: Minor(minor),
+            stage,
+            refusals: Vec::new(),
+            startup: Vec::new(),
+            later: Vec::new(),
+            unknown: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_case_for_nodecfg_and_one_for_every_kubelet() {
+        let place = || Place { line: 3, column: 7, ..Place::whole_file("a.yaml") };
+        let file = FileReport {
+            file: "a.yaml".to_owned(),
+            verdicts: vec![verdict(21, Stage::Ok), verdict(36, Stage::Validate)],
+            findings: vec![
+                Finding::error("max-pods", "a < b & \"c\"").at(place()).kubelets([Minor(36)]).help("write\n5"),
+                Finding::error("max-pods", "again").at(place()).kubelets([Minor(36)]),
+                Finding::warning("unknown-field", "what").at(place()),
+            ],
+        };
+        insta::assert_snapshot!(xml(&[file], &[Finding::error("nothing-checked", "nothing")]), @"");
+    }
+
+    #[test]
+    fn any_text_is_well_formed() {
+        let mut text = String::new();
+        text.extend((0..0x250_u32).filter_map(char::from_u32));
+        text.push_str("]]> \u{fffe}\u{ffff}\u{10ffff}");
+        let file = FileReport {
+            file: text.clone(),
+            verdicts: vec![verdict(36, Stage::Load)],
+            findings: vec![Finding::error("x", text.clone()).help(text)],
+        };
+        let xml = xml(&[file], &[]);
+        let mut reader = quick_xml::Reader::from_str(&xml);
+
+        let mut failures = 0;
+        loop {
+            match reader.read_event().expect("well-formed") {
+                Event::Eof => break,
+                Event::Start(element) => failures += usize::from(element.name().as_ref() == "failure"),
+                _ => {}
+            }
+        }
+        assert_eq!(failures, 2);
+        assert!(!xml.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{7f}'..='\u{9f}')));
+    }
+}

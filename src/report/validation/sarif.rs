@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Batch, Location, Renderer, Totals};
-use crate::advice::table;
+use crate::advice::table as advice;
 use crate::finding::{Finding, Place, Severity};
 use crate::kubelet::rules;
 use crate::report::findings::{Texts, who};
@@ -136,21 +136,19 @@ impl Renderer for Sarif {
 /// What is known of a code: the sentence and the source of a rule of the kubelet or of a piece of advice, or what nodecfg
 /// means by it.
 fn descriptor(code: &str) -> Value {
-    if let Some(advice) = table::lookup(code) {
-        return json!({
+    let told = |says: &str, source: &str, tag: &str| {
+        json!({
             "id": code,
-            "shortDescription": {"text": advice.says},
-            "help": {"text": format!("{}\nSource: {}", advice.says, advice.source)},
-            "properties": {"tags": ["nodecfg"]},
-        });
+            "shortDescription": {"text": says},
+            "help": {"text": format!("{says}\nSource: {source}")},
+            "properties": {"tags": [tag]},
+        })
+    };
+    if let Some(advice) = advice::lookup(code) {
+        return told(&advice.says, &advice.source, "nodecfg");
     }
     match rules::lookup(code) {
-        Some(rule) => json!({
-            "id": code,
-            "shortDescription": {"text": rule.says},
-            "help": {"text": format!("{}\nUpstream: {}", rule.says, rule.source)},
-            "properties": {"tags": ["kubelet"]},
-        }),
+        Some(rule) => told(&rule.says, &rule.source, "kubelet"),
         None => {
             let text = OWN
                 .iter()
@@ -212,4 +210,98 @@ fn encoded(path: &str) -> String {
         }
     }
     uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::Minor;
+    use crate::report::validation::FileReport;
+    use crate::repository::Snapshot;
+
+    const TEXT: &str = "kind: KubeletConfiguration\nclusterDomain: ä\nmaxPods: -5\nevictionHard:\n  a: 1\n  b: 2\n";
+
+    fn at(line: usize, column: usize, stretch: &str) -> Place {
+        let offset = TEXT.find(stretch).expect("in the text");
+        Place { offset, len: stretch.len(), line, column, ..Place::whole_file("pools/a b/kubelet.yaml") }
+    }
+
+    fn document(findings: Vec<Finding>, others: &[Finding]) -> Value {
+        let snapshot = Snapshot::of_texts([("pools/a b/kubelet.yaml", TEXT)]);
+        let location = Location { current: "/repo/sub".to_owned(), root: "/repo".to_owned() };
+        let mut sarif = Sarif::new(location);
+        let files = [FileReport { file: "pools/a b/kubelet.yaml".to_owned(), findings, ..FileReport::default() }];
+        let batch = Batch { root: "", files: &files, findings: others, texts: &snapshot };
+        let mut out = Vec::new();
+        sarif.batch(&mut out, &batch).unwrap();
+        sarif.finish(&mut out, &Totals::default()).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn what_code_scanning_asks_for_is_there() {
+        let refused = Finding::error("max-pods", "no")
+            .at(at(3, 10, "-5"))
+            .field("maxPods")
+            .kubelets([Minor(36)])
+            .help("write 110")
+            .related(at(1, 1, "kind"), "here");
+        let unknown = Finding::warning("unknown-field", "what").at(at(2, 16, "ä"));
+        let block = Finding::note("something", "many lines").at(at(5, 3, "a: 1\n  b: 2"));
+        let document = document(vec![refused.clone(), refused, unknown, block], &[Finding::error("no-place", "x")]);
+        assert_eq!(document["version"], "2.1.0");
+        let run = &document["runs"][0];
+        let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+        let ids: Vec<&str> = rules.iter().filter_map(|rule| rule["id"].as_str()).collect();
+        assert_eq!(ids, ["max-pods", "no-place", "something", "unknown-field"]);
+        assert!(rules.iter().all(|rule| !rule["shortDescription"]["text"].as_str().unwrap().is_empty()));
+        let results = run["results"].as_array().unwrap();
+        for result in results {
+            assert!(ids.contains(&result["ruleId"].as_str().unwrap()));
+            assert!(["error", "warning", "note"].contains(&result["level"].as_str().unwrap()));
+            assert!(!result["message"]["text"].as_str().unwrap().is_empty());
+            let place = &result["locations"][0]["physicalLocation"];
+            assert!(!place["artifactLocation"]["uri"].as_str().unwrap().starts_with('/'));
+            let number = |name: &str| place["region"][name].as_u64();
+            assert!(number("startLine") >= Some(1) && number("startColumn") >= Some(1));
+        }
+        let with = |code: &str| results.iter().find(|result| result["ruleId"] == code).unwrap();
+        let first = with("max-pods");
+        assert_eq!(first["message"]["text"], "no (kubelet 1.36 refuses it)\nwrite 110");
+        let place = &first["locations"][0]["physicalLocation"];
+        assert_eq!(place["artifactLocation"], json!({"uri": "sub/pools/a%20b/kubelet.yaml", "uriBaseId": "%SRCROOT%"}));
+        assert_eq!(place["region"], json!({"startLine": 3, "startColumn": 10, "endLine": 3, "endColumn": 12}));
+        assert_eq!(first["relatedLocations"][0]["message"]["text"], "here");
+        let region = |code: &str| &with(code)["locations"][0]["physicalLocation"]["region"];
+        assert_eq!(region("unknown-field")["endColumn"], 17, "columns are characters");
+        assert_eq!(region("something")["endLine"], 6);
+        assert_eq!(region("something")["endColumn"], 7);
+        // Errors come first, and two alike have fingerprints of their own.
+        assert_eq!(results[0]["level"], "error");
+        let fingerprints: BTreeSet<&str> =
+            results.iter().filter_map(|r| r["partialFingerprints"]["primaryLocationLineHash"].as_str()).collect();
+        assert_eq!(fingerprints.len(), results.len());
+    }
+
+    #[test]
+    fn a_fingerprint_does_not_depend_on_the_line_number() {
+        let hash = |line| {
+            let document = document(vec![Finding::error("max-pods", "no").at(at(line, 10, "-5"))], &[]);
+            document["runs"][0]["results"][0]["partialFingerprints"]["primaryLocationLineHash"].clone()
+        };
+        assert_ne!(hash(3), hash(2), "the text of the line counts");
+        assert_eq!(hash(70), hash(80));
+    }
+
+    #[test]
+    fn a_run_never_has_too_many_results_and_errors_stay() {
+        let mut findings = vec![Finding::note("note", "n").at(at(1, 1, "kind")); MAX_RESULTS];
+        findings.push(Finding::error("max-pods", "no").at(at(3, 10, "-5")));
+        let document = document(findings, &[]);
+        let run = &document["runs"][0];
+        let results = run["results"].as_array().unwrap();
+        assert_eq!((results.len(), results[0]["level"].as_str()), (MAX_RESULTS, Some("error")));
+        let told = run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].as_str().unwrap();
+        assert!(told.starts_with("1 more finding"), "{told}");
+    }
 }

@@ -131,3 +131,81 @@ fn summary(totals: &Totals) -> Value {
     }
     summary
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Place;
+    use crate::kubelet::Minor;
+    use crate::report::findings::Texts;
+    use crate::repository::Snapshot;
+    use crate::verdict::{Refusal, Stage, Unknown, Verdict};
+
+    fn reports() -> Vec<FileReport> {
+        let place = || Place { line: 2, column: 3, ..Place::whole_file("a.yaml") };
+        let refusal = Refusal {
+            rule: "max-pods",
+            field: "maxPods".to_owned(),
+            message: "cannot start".to_owned(),
+            place: place(),
+            related: Vec::new(),
+            help: None,
+        };
+        let open = || Unknown { field: "podLogsDir".to_owned(), message: "it exists".to_owned(), place: place() };
+        let accepted = |minor, startup| Verdict {
+            minor: Minor(minor),
+            stage: Stage::Ok,
+            refusals: Vec::new(),
+            startup,
+            later: Vec::new(),
+            unknown: vec![open()],
+        };
+        vec![
+            FileReport {
+                file: "a.yaml".to_owned(),
+                verdicts: vec![accepted(21, Vec::new()), accepted(36, vec![refusal])],
+                findings: vec![Finding::error("max-pods", "cannot: \"start\"").at(place())],
+            },
+            FileReport { file: "no: file".to_owned(), ..FileReport::default() },
+        ]
+    }
+
+    fn written(mut tree: Tree, files: &[FileReport]) -> String {
+        let texts: &dyn Texts = &Snapshot::of_texts([]);
+        let mut totals = Totals { files: files.len(), assumed: Some(Minor(36)), ..Totals::default() };
+        let mut out = Vec::new();
+        // One batch a file, as files come that are named one by one.
+        for file in files {
+            let batch = Batch { root: "", files: std::slice::from_ref(file), findings: &[], texts };
+            totals.add(&batch);
+            tree.batch(&mut out, &batch).unwrap();
+        }
+        tree.finish(&mut out, &totals).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_piece_by_piece_is_one_document() {
+        for files in [reports(), Vec::new(), reports()[..1].to_vec()] {
+            let text = written(Tree::json(), &files);
+            let json: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(text, format!("{json:#}\n"), "and is indented as any other");
+            let yaml: Value = serde_saphyr::from_str(&written(Tree::yaml(), &files)).unwrap();
+            assert_eq!(json, yaml);
+            assert_eq!(json["files"].as_array().map(Vec::len), Some(files.len()));
+        }
+    }
+
+    #[test]
+    fn both_answers_are_in_it() {
+        let json: Value = serde_json::from_str(&written(Tree::json(), &reports())).unwrap();
+        let first = &json["files"][0];
+        assert_eq!(first["kubelet"]["1.21"], json!({"accepted": true, "stage": "ok", "startupErrors": []}));
+        assert_eq!(first["kubelet"]["1.36"]["startupErrors"], json!(["cannot start"]));
+        assert_eq!(first["unknown"][0]["kubelets"], json!(["1.21", "1.36"]));
+        assert_eq!(json["files"][1], json!({"file": "no: file", "kubelet": {}, "findings": []}));
+        assert_eq!(json["valid"], json!(false));
+        assert_eq!(json["summary"]["kubelet"]["1.36"], json!({"accepted": 1, "refused": 0, "notStarting": 1}));
+        assert_eq!(json["summary"]["assumedKubernetesVersion"], "1.36");
+    }
+}

@@ -1,0 +1,143 @@
+//! `validate` on files that are named one by one, for the kubelets' versions, in the forms that pipelines take.
+
+use serde_json::{Value, json};
+
+use crate::program::{Run, run, run_with, shows};
+use crate::repository::{FLEET, Folder, KUBELET, POOL, gpu};
+
+const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+/// A good file, one that kubelets refuse, one that only the gate refuses, and two that cannot be read.
+fn files() -> Folder {
+    let folder = Folder::with(&[
+        ("good.yaml", HEADER),
+        ("refused.yaml", &format!("{HEADER}maxPods: -5\npodLogsDir: /var/log/pods/here\n")),
+        ("gate.yaml", &format!("{HEADER}maxPod: 5\npodPidsLimit: 5\npodPidsLimit: 6\n")),
+        ("malformed.yaml", "maxPods: [\n"),
+    ]);
+    std::fs::write(folder.path().join("latin-1.yaml"), b"maxPods: \xe9\n").unwrap();
+    folder
+}
+
+const ALL: &str = "good.yaml refused.yaml gate.yaml malformed.yaml latin-1.yaml nowhere.yaml";
+
+fn json_of(run: &Run) -> Value {
+    serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{error}: {}", run.shown()))
+}
+
+fn codes(file: &Value) -> Vec<(&str, &str)> {
+    let findings = file["findings"].as_array().unwrap().iter();
+    findings.map(|f| (f["severity"].as_str().unwrap(), f["code"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn every_file_is_told_of_whatever_the_others_are() {
+    let folder = files();
+    let shown = run(folder.path(), &format!("validate {ALL} --kubernetes-version 1.21,v1.36.2"));
+    assert_eq!(shown.exit, 3);
+    shows!("validate-files", shown.shown());
+    let document = json_of(&run(folder.path(), &format!("validate {ALL} --kubernetes-version 1.21,1.36 -o json")));
+    let told: Vec<&str> = document["files"].as_array().unwrap().iter().filter_map(|f| f["file"].as_str()).collect();
+    assert_eq!(told.join(" "), ALL, "in the order in which they were named");
+    let kubelet = |at: usize| &document["files"][at]["kubelet"];
+    assert_eq!(
+        *kubelet(0),
+        json!({
+            "1.21": {"accepted": true, "stage": "ok", "startupErrors": []},
+            "1.36": {"accepted": true, "stage": "ok", "startupErrors": []},
+        })
+    );
+    assert_eq!((&kubelet(1)["1.21"]["stage"], &kubelet(1)["1.36"]["accepted"]), (&json!("validate"), &json!(false)));
+    assert_eq!(kubelet(2)["1.36"]["accepted"], json!(true), "the gate is no answer of the kubelet's");
+    assert_eq!(kubelet(3)["1.21"], json!({"accepted": false, "stage": "load", "startupErrors": []}));
+    assert_eq!((kubelet(4), kubelet(5)), (&json!({}), &json!({})), "what could not be read was not judged");
+    assert_eq!(codes(&document["files"][4]), [("error", "not-utf-8")]);
+    assert_eq!(codes(&document["files"][5]), [("error", "unreadable-file")]);
+}
+
+#[test]
+fn a_lenient_gate_only_warns_of_what_kubelets_go_on_with() {
+    let folder = files();
+    let document = json_of(&run(folder.path(), "validate gate.yaml -o json"));
+    assert_eq!(codes(&document["files"][0]), [("error", "unknown-field"), ("error", "duplicate-key")]);
+    assert_eq!(run(folder.path(), "validate gate.yaml").exit, 3);
+    let lenient = run(folder.path(), "validate gate.yaml --lenient -o json");
+    assert_eq!(lenient.exit, 0);
+    assert_eq!(codes(&json_of(&lenient)["files"][0]), [("warning", "unknown-field"), ("warning", "duplicate-key")]);
+    assert_eq!(run(folder.path(), "validate refused.yaml --lenient").exit, 3);
+    // nodecfg's own files have no other reader that would go on.
+    let pool = POOL.replace("maxUnavailable", "maxUnavailabel");
+    let folder = Folder::committed(&[("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", KUBELET)]);
+    assert_eq!(run(folder.path(), "validate --lenient").exit, 3);
+}
+
+#[test]
+fn nothing_to_check_is_never_good() {
+    let folder = Folder::with(&[("notes/README.md", "Nothing.\n"), ("empty.txt", "\n"), ("good.yaml", HEADER)]);
+    let mut shown = String::new();
+    for line in ["validate notes", "validate --files-from empty.txt", "validate good.yaml notes"] {
+        let run = run(folder.path(), line);
+        assert_eq!(run.exit, 3, "{}", run.shown());
+        shown.push_str(&run.shown());
+        shown.push('\n');
+    }
+    shows!("validate-nothing", shown);
+}
+
+#[test]
+fn files_come_from_lists_and_from_standard_input() {
+    let folder = files();
+    let list = run_with(folder.path(), "validate --files-from - -o json", "good.yaml\n\nmalformed.yaml\r\n", &[]);
+    assert_eq!((list.exit, json_of(&list)["summary"]["files"].as_u64()), (3, Some(2)));
+    let one = run_with(folder.path(), "validate - -o json", &format!("{HEADER}maxPods: -1\n"), &[]);
+    assert_eq!((one.exit, json_of(&one)["files"][0]["file"].as_str()), (3, Some("stdin")));
+    let many: String = "good.yaml\n".repeat(3000);
+    let many = run_with(folder.path(), "validate --files-from -", &many, &[]);
+    assert_eq!((many.exit, many.out.lines().next()), (0, Some("Valid: 3000 files")));
+}
+
+#[test]
+fn repositories_among_other_targets_are_named() {
+    let folder = files();
+    folder.write("fleet/nodecfg.yaml", FLEET);
+    folder.write("fleet/pools/gpu/kubelet.yaml", &format!("{HEADER}maxPods: -5\n"));
+    let shown = run(folder.path(), "validate fleet refused.yaml");
+    shows!("validate-several-targets", shown.shown());
+    let document = json_of(&run(folder.path(), "validate fleet good.yaml -o json"));
+    let told: Vec<&str> = document["files"].as_array().unwrap().iter().filter_map(|f| f["file"].as_str()).collect();
+    assert_eq!(told, ["fleet/nodecfg.yaml", "fleet/pools/gpu/kubelet.yaml", "good.yaml"]);
+}
+
+#[test]
+fn a_pool_says_which_kubelets_it_has() {
+    let pool = format!("{POOL}  kubernetesVersion: [\"1.21\", v1.36.2]\n");
+    let kubelet = format!("{KUBELET}podLogsDir: /var/log/here\n");
+    let folder = Folder::committed(&[("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", &kubelet)]);
+    shows!("validate-declared-versions", run(folder.path(), "validate").shown());
+    let one = json_of(&run(folder.path(), "validate -o json --kubernetes-version 1.36"));
+    assert_eq!(one["valid"], json!(true), "{one:#}");
+}
+
+#[test]
+fn pipelines_get_their_forms() {
+    let folder = files();
+    shows!("validate-sarif", run(folder.path(), "validate refused.yaml gate.yaml latin-1.yaml -o sarif").shown());
+    shows!("validate-junit", run(folder.path(), "validate good.yaml refused.yaml malformed.yaml -o junit").shown());
+    let actions = [("GITHUB_ACTIONS", "true"), ("GITHUB_WORKSPACE", folder.path().parent().unwrap().to_str().unwrap())];
+    let annotated = run_with(folder.path(), "validate refused.yaml nowhere.yaml", "", &actions);
+    let name = folder.path().file_name().unwrap().to_str().unwrap();
+    shows!("validate-annotations", annotated.err.replace(name, "[folder]"));
+    assert_eq!(run(folder.path(), "validate refused.yaml nowhere.yaml").err, "");
+    // In a repository that is not the current folder, paths begin at the current one all the same.
+    let fleet = gpu();
+    fleet.write("below/pools/a/kubelet.yaml", "maxPods: [");
+    let sarif: Value = json_of(&run(fleet.path(), "validate below --worktree -o sarif"));
+    let uri = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+    assert_eq!(uri, "below/pools/a/kubelet.yaml");
+}
+
+#[test]
+fn what_only_the_host_can_tell_is_listed_on_request() {
+    let folder = Folder::with(&[("a.yaml", &format!("{HEADER}staticPodPath: /etc/kubernetes/manifests\n"))]);
+    shows!("validate-verbose", run(folder.path(), "validate a.yaml -v").shown());
+}
