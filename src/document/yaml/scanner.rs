@@ -144,7 +144,7 @@ impl<'a> Scanner<'a> {
         if self.ended {
             return Err(self.malformed("the text ends too early"));
         }
-        self.to_next_token();
+        self.skip_to_token();
         self.check_characters()?;
         self.unroll(isize::try_from(self.cursor.column()).unwrap_or(isize::MAX));
         self.token()?;
@@ -222,7 +222,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over blanks, comments and line breaks. A tab may stand where no block can begin.
-    fn to_next_token(&mut self) {
+    fn skip_to_token(&mut self) {
         loop {
             while self.cursor.here() == ' '
                 || (self.cursor.here() == '\t' && (self.flow_level > 0 || !self.key_allowed))
