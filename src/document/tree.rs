@@ -211,7 +211,9 @@ impl Builder<'_, '_> {
                 return Ok((map, height));
             }
             let merges = is_merge_key(&spanned.event);
-            let (key, _) = self.node(spanned, depth + 1)?;
+            // A key is no deeper than its map; one that is a map itself stops the reading, but only behind its own end.
+            let key_depth = if matches!(spanned.event, Event::Scalar { .. }) { depth } else { depth + 1 };
+            let (key, _) = self.node(spanned, key_depth)?;
             let spanned = self.next()?;
             let written_out = !matches!(spanned.event, Event::Alias(_));
             let (value, below) = self.node(spanned, depth + 1)?;

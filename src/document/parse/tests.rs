@@ -1,6 +1,7 @@
 //! Reading texts: places, refusals and bounds.
 
 use super::*;
+use crate::document::MAX_DEPTH;
 
 fn codes(text: &str) -> Vec<(&'static str, usize)> {
     let parsed = parse("f.yaml", text);
@@ -123,4 +124,80 @@ fn bombs_are_refused() {
     assert_eq!(codes(&"- ".repeat(100_000)).len(), 1);
     assert_eq!(codes(&" ".repeat(MAX_BYTES + 1)), [("file-too-large", 1)]);
     assert!(codes(&"? ".repeat(10_000)).iter().all(|(code, _)| *code == "malformed-yaml"));
+}
+
+/// Each of these takes seconds where anything is done for every pair of values, and megabytes of stack where anything
+/// recurses without a bound.
+#[test]
+fn hostile_texts_are_read_in_one_pass() {
+    let many = |part: &str, bytes: usize| part.repeat(bytes / part.len());
+    let numbered = |count: usize, part: fn(usize) -> String| (0..count).map(part).collect::<String>();
+    for (text, most) in [
+        (many("a: 1\n", 200_000), MAX_FINDINGS),
+        (many("yes: no\n", 200_000), MAX_FINDINGS),
+        (format!("{{{}\"a\":1}}", many("\"a\":1,", 200_000)), MAX_FINDINGS),
+        (numbered(20_000, |n| format!("k{n}: &a{n} x\n")), 0),
+        (numbered(20_000, |n| format!("k{n}: &a {n}\n")) + "z: *a", 0),
+        (format!("a: {}", many("x ", 200_000)), 0),
+        (format!("a: {}", many("x\n  ", 200_000)), 0),
+        (format!("a: \"{}\"", many("\\u0041", 200_000)), 0),
+        (format!("a: |\n{}", many("  x\n", 200_000)), 0),
+        (format!("a: >\n{}", many("\n", 200_000)), 0),
+        (format!("? {}\n: b", many("k", 200_000)), 1),
+        (many("# c\n", MAX_BYTES), 1),
+        (many("&a ", 100_000), 1),
+        (many("!a ", 100_000), 2),
+        (many("[", 9_000), 1),
+        (format!("a: {}{}", many("[", 9_000), many("]", 9_000)), 1),
+        (format!("a: {}x{}", many("{x: ", 36_000), many("}", 9_000)), 1),
+        (numbered(3_000, |n| format!("{}k:\n", " ".repeat(n.min(150)))), MAX_FINDINGS),
+        (format!("{{\"a\":{}{}}}", many("[", 9_000), many("]", 9_000)), 1),
+        (format!("{{\"a\":{}", many("{\"a\":", 60_000)), 1),
+        (format!("a: &a {{{}}}\nb: {{{}}}", numbered(300, |n| format!("k{n}: v, ")), many("<<: *a, ", 2_000)), 1),
+    ] {
+        let parsed = parse("f.yaml", &text);
+        let found: Vec<_> = parsed.findings.iter().map(|f| f.code).collect();
+        assert!(found.len() <= most, "{:?}: {found:?}", text.get(..60));
+        assert_eq!(parsed.document.is_none(), parsed.unread.is_some());
+    }
+}
+
+#[test]
+fn whose_reason_it_is_that_a_text_has_no_tree() {
+    let unread = |text: &str| parse("f.yaml", text).unread;
+    for text in [
+        "",
+        "a: [",
+        "{",
+        "a: &a [*a]",
+        "a: *b",
+        "? [x]\n: y",
+        "~: x",
+        "a: {<<: 5}",
+        "a: !!int x",
+        "%YAML 1.2\n---\na: b",
+    ] {
+        assert_eq!(unread(text), Some(Unread::Malformed), "{text}");
+    }
+    for text in [" ".repeat(MAX_BYTES + 1), "- x\n".repeat(MAX_NODES)] {
+        assert_eq!(unread(&text), Some(Unread::Bounds));
+    }
+    for text in ["a: yes\na: 0777", "a: !foo b", "a: 1\n--- \n[", "a: b\n...\njunk [", "a: .inf"] {
+        assert_eq!(unread(text), None, "{text}");
+    }
+}
+
+#[test]
+fn the_tree_is_what_the_kubelet_ends_up_with() {
+    for (text, json) in [
+        ("a: 1\na: {b: 2}\na: {c: yes}", r#"{"a":{"c":true}}"#),
+        ("a: 0777\nb: 1_000\nc: 1e999\nd: ! 5", r#"{"a":511,"b":1000,"c":"1e999","d":"5"}"#),
+        ("p: &x {b: 1, c: 1}\nq: {b: 2, <<: *x, c: 3}", r#"{"p":{"b":1,"c":1},"q":{"b":1,"c":3}}"#),
+        ("p: &x {b: 1}\nq: {<<: [{b: 2}, *x]}", r#"{"p":{"b":1},"q":{"b":2}}"#),
+        ("a: !foo 5\nb: !!int '0x10'\nc: !!binary aGk=", r#"{"a":"5","b":16,"c":"hi"}"#),
+        ("a: 1\n---\na: 2", r#"{"a":1}"#),
+    ] {
+        let parsed = parse("f.yaml", text);
+        assert_eq!(parsed.document.map(|document| document.to_json().to_string()).as_deref(), Some(json), "{text}");
+    }
 }
