@@ -11,7 +11,7 @@ pub enum Exit {
     Changes = 1,
     /// Wrong usage, or an unexpected error.
     Failed = 2,
-    /// The repository is invalid, or asks for a change that one of its pools does not allow.
+    /// The repository or a file is invalid, there was nothing to check, or the repository asks for a change that one of its pools does not allow.
     InvalidRepository = 3,
     /// The cluster refused or cannot be reached.
     Cluster = 4,
@@ -29,7 +29,7 @@ Exit codes:
   0  done, nothing to report
   1  diff found changes
   2  wrong usage, or an unexpected error
-  3  the repository is invalid
+  3  the repository or a file is invalid
   4  the cluster refused or cannot be reached
   5  nodes failed, timed out, or were left out
   6  another sync holds the lock

@@ -130,7 +130,7 @@ fn sections(of: &Explanation, minor: Minor) -> Vec<Section> {
     }
     add("Rules", of.rules.iter().map(|rule| format!("- {} ({}{})", rule.says, rule.id, when(rule.stage))).collect());
     if let Some(risk) = &of.risk {
-        let mut class = format!("{}: {}", risk.class, risk.class.means());
+        let mut class = format!("{}: a change {}", risk.class, risk.class.means());
         if !risk.state_files.is_empty() {
             let files: Vec<_> = risk.state_files.iter().map(|file| file.as_str()).collect();
             let _ = write!(class, ", and {} removed", files.join(" and "));

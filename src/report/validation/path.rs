@@ -46,16 +46,16 @@ mod tests {
 
     #[test]
     fn paths_begin_at_the_root_of_the_checkout() {
-        let location = |root: &str| Location { current: "/work/repo/sub".to_owned(), root: root.to_owned() };
+        let location = |root: &str| Location { current: "/home/repo/sub".to_owned(), root: root.to_owned() };
         for (root, batch, file, path) in [
             ("", "", "a.yaml", "a.yaml"),
             ("", ".", "./a.yaml", "a.yaml"),
             ("", "examples/x", "pools/a.yaml", "examples/x/pools/a.yaml"),
-            ("/work/repo", "", "a.yaml", "sub/a.yaml"),
-            ("/work/repo/", "../other/", "a.yaml", "other/a.yaml"),
-            ("/work/repo", "", "/work/repo/b.yaml", "b.yaml"),
-            ("/work/repo", "", "/etc/kubelet.yaml", "/etc/kubelet.yaml"),
-            ("/work/re", "", "a.yaml", "/work/repo/sub/a.yaml"),
+            ("/home/repo", "", "a.yaml", "sub/a.yaml"),
+            ("/home/repo/", "../other/", "a.yaml", "other/a.yaml"),
+            ("/home/repo", "", "/home/repo/b.yaml", "b.yaml"),
+            ("/home/repo", "", "/etc/kubelet.yaml", "/etc/kubelet.yaml"),
+            ("/home/re", "", "a.yaml", "/home/repo/sub/a.yaml"),
         ] {
             assert_eq!(location(root).of(batch, file), path, "{root} {batch} {file}");
         }

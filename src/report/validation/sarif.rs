@@ -45,7 +45,7 @@ impl Sarif {
             "ruleId": finding.code,
             "level": level(finding.severity),
             "message": {"text": message},
-            "locations": [self.place(&place, batch)],
+            "locations": [{"physicalLocation": self.place(&place, batch)}],
             "partialFingerprints": {"primaryLocationLineHash": self.fingerprint(finding, &place, batch)},
         });
         if !finding.related.is_empty()
@@ -56,10 +56,8 @@ impl Sarif {
                 .iter()
                 .enumerate()
                 .map(|(id, (place, words))| {
-                    let mut location = self.place(place, batch);
-                    location["id"] = json!(id);
-                    location["message"] = json!({"text": words});
-                    location
+                    let physical = self.place(place, batch);
+                    json!({"id": id, "message": {"text": words}, "physicalLocation": physical})
                 })
                 .collect();
             fields.insert("relatedLocations".to_owned(), Value::Array(related));
@@ -74,7 +72,7 @@ impl Sarif {
         } else {
             json!({"uri": encoded(&path), "uriBaseId": "%SRCROOT%"})
         };
-        json!({"physicalLocation": {"artifactLocation": artifact, "region": region(place, batch.texts)}})
+        json!({"artifactLocation": artifact, "region": region(place, batch.texts)})
     }
 
     /// The same for the same finding when lines are added above it: file, code, field and the line itself, and which of
@@ -109,11 +107,12 @@ impl Renderer for Sarif {
         let mut results: Vec<Value> = std::mem::take(&mut self.results).into_values().flatten().collect();
         self.dropped += results.len().saturating_sub(MAX_RESULTS);
         results.truncate(MAX_RESULTS);
-        let mut invocation = json!({"executionSuccessful": true});
-        if self.dropped > 0 {
+        let dropped = (self.dropped > 0).then(|| {
             let text = format!("{} more findings are left out: a run holds {MAX_RESULTS} results", self.dropped);
-            invocation["toolExecutionNotifications"] = json!([{"level": "warning", "message": {"text": text}}]);
-        }
+            json!({"level": "warning", "message": {"text": text}})
+        });
+        let notifications: Vec<Value> = dropped.into_iter().collect();
+        let invocation = json!({"executionSuccessful": true, "toolExecutionNotifications": notifications});
         let rules: Vec<Value> = self.codes.iter().map(|code| descriptor(code)).collect();
         let document = json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -189,15 +188,14 @@ fn level(severity: Severity) -> &'static str {
 fn region(place: &Place, texts: &dyn Texts) -> Value {
     let stretch =
         texts.text_of(&place.file).and_then(|text| text.get(place.offset..place.offset.checked_add(place.len)?));
-    let mut region = json!({"startLine": place.line.max(1), "startColumn": place.column.max(1)});
-    if let Some(stretch) = stretch.filter(|stretch| !stretch.is_empty()) {
-        let breaks = stretch.matches('\n').count();
-        let last = stretch.rsplit('\n').next().unwrap_or_default().chars().count();
-        let end = if breaks == 0 { place.column.max(1) + last } else { last + 1 };
-        region["endLine"] = json!(place.line.max(1) + breaks);
-        region["endColumn"] = json!(end);
-    }
-    region
+    let (line, column) = (place.line.max(1), place.column.max(1));
+    let Some(stretch) = stretch.filter(|stretch| !stretch.is_empty()) else {
+        return json!({"startLine": line, "startColumn": column});
+    };
+    let breaks = stretch.matches('\n').count();
+    let last = stretch.rsplit('\n').next().unwrap_or_default().chars().count();
+    let end = if breaks == 0 { column + last } else { last + 1 };
+    json!({"startLine": line, "startColumn": column, "endLine": line + breaks, "endColumn": end})
 }
 
 /// A path as part of a URI (RFC 3986): what is not unreserved is escaped.
