@@ -59,11 +59,14 @@ pub(super) fn is_set(config: &Config<'_>, path: &str) -> bool {
 
 /// Whether the file sets a field to something that is neither its default nor any zero.
 pub(super) fn is_effective(config: &Config<'_>, path: &str) -> bool {
-    let zeros = [Json::from(0), Json::from(""), Json::from("0"), Json::from("0s"), Json::from(false)];
     let types = fields::lookup(path).and_then(|field| field.types.at(config.minor())).map_or(&[][..], Vec::as_slice);
     is_changed(config, path)
         && config.given(path).is_some_and(|node| match &node.value {
-            Value::Scalar(_) => !zeros.iter().any(|zero| same(node, zero, types)),
+            Value::Scalar(_) => {
+                !is_zero(node, types)
+                    && !matches!(node.text(), Some("0"))
+                    && node.reading() != Some(Reading::Bool(false))
+            }
             Value::Sequence(list) => !list.is_empty(),
             Value::Mapping(map) => !map.is_empty(),
         })
@@ -117,8 +120,19 @@ fn standing(node: &Node, field: &Field, minor: Minor) -> Standing {
     if same(node, default, types) {
         return Standing::Default;
     }
-    let zero = [Json::from(0), Json::from(""), Json::from("0s")].iter().any(|zero| same(node, zero, types));
-    if zero && !field.keeps_zero(minor) { Standing::Unset } else { Standing::Other }
+    if !field.keeps_zero(minor) && is_zero(node, types) { Standing::Unset } else { Standing::Other }
+}
+
+/// Whether a value is the zero of its type, which in many fields means unset.
+fn is_zero(node: &Node, types: &[FieldType]) -> bool {
+    match node.reading() {
+        Some(Reading::Int(number)) => number == 0,
+        Some(Reading::Float(number)) => number == 0.0,
+        Some(Reading::Text(text)) => {
+            text.is_empty() || (types.contains(&FieldType::Duration) && duration::nanoseconds(text) == Ok(0))
+        }
+        _ => false,
+    }
 }
 
 fn same(node: &Node, json: &Json, types: &[FieldType]) -> bool {

@@ -23,7 +23,7 @@ fn cpu(config: &Config<'_>, remarks: &mut Remarks) {
             )
             .help("remove it, or write cpuManagerPolicy: static");
     }
-    if config.flag("cpuCFSQuota") == Some(false) && config.given("cpuCFSQuotaPeriod").is_some() {
+    if config.flag("cpuCFSQuota") == Some(false) && defaults::is_changed(config, "cpuCFSQuotaPeriod") {
         remarks
             .field(
                 config,

@@ -46,8 +46,8 @@ fn status(config: &Config<'_>, remarks: &mut Remarks) {
     let grace = if config.minor() >= Minor(32) { 50 } else { 40 };
     if renewal >= grace * SECOND && report >= grace * SECOND {
         let message = format!(
-            "with `nodeLeaseDurationSeconds` {lease} the kubelet gives a sign of life every {}; after {grace}s without one \
-             the node counts as lost",
+            "with `nodeLeaseDurationSeconds` {lease} the kubelet gives a sign of life every {}; the control plane takes a \
+             node for lost after {grace}s by default",
             seconds(renewal)
         );
         remarks.field(config, "lease-too-long", "nodeLeaseDurationSeconds", message).help(

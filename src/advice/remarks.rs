@@ -1,6 +1,6 @@
 //! Collects remarks, version by version, and makes findings of them: the same remark for several versions is one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::table;
 use crate::finding::{self, Finding, Place, Severity};
@@ -14,6 +14,8 @@ pub(super) struct Remarks {
     /// Fields that the kubelet of this version refuses.
     refused: BTreeSet<String>,
     list: Vec<Finding>,
+    /// The fields that something was said about, by version.
+    mentioned: BTreeMap<Minor, BTreeSet<String>>,
     /// Whether the last remark was taken.
     taken: bool,
 }
@@ -54,6 +56,9 @@ impl Remarks {
                 Severity::Warning => Finding::warning,
                 Severity::Note => Finding::note,
             };
+            if let Some(minor) = self.minor {
+                self.mentioned.entry(minor).or_default().insert(field.clone());
+            }
             self.list.push(new(&advice.code, message).at(place).field(field).kubelets(self.minor));
         }
         self
@@ -77,7 +82,7 @@ impl Remarks {
 
     /// Whether something has been said about a field in a version.
     pub(super) fn mention(&self, field: &str, minor: Minor) -> bool {
-        self.list.iter().any(|finding| finding.field.as_deref() == Some(field) && finding.kubelets.contains(&minor))
+        self.mentioned.get(&minor).is_some_and(|fields| fields.contains(field))
     }
 
     /// The findings, each with its versions, in the order of reports.

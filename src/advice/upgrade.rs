@@ -54,6 +54,8 @@ pub(super) fn check(document: &Document, newest: &Verdict, config: &Config<'_>, 
         if let (Some(now), Some(then)) = (now, then)
             && now != then
             && !defaults::is_set(config, path)
+            // Without its feature gate nobody reads it.
+            && field.gate.at(newest.minor).is_none_or(|gate| config.gate(gate))
         {
             let message = format!("`{path}` is not set, and its default changes from {now} to {then} in {next}");
             remarks

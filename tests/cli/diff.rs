@@ -53,6 +53,29 @@ fn conflicts_and_nodes_that_cannot() {
 }
 
 #[test]
+fn each_class_of_risk_and_what_sync_says_to_it() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 2, &[]);
+    assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
+    let fields = "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\ncgroupDriver: systemd\nclusterDNS: [10.96.0.10]\n\
+                  syncFrequency: 2m\ntopologyManagerPolicy: none\n";
+    folder.write("pools/gpu/kubelet.yaml", &format!("{}{fields}", KUBELET.replace("32", "64")));
+    folder.commit();
+    shows!("diff-risk", cluster.run(folder.path(), "diff -v").shown());
+    shows!("sync-too-disruptive", cluster.run(folder.path(), "sync").shown());
+    shows!("sync-too-disruptive-json", cluster.run(folder.path(), "sync -o json").shown());
+
+    folder.write("pools/gpu/pool.yaml", &format!("{POOL}    allowDisruption: replace\n"));
+    folder.commit();
+    shows!("diff-risk-allowed", cluster.run(folder.path(), "diff").shown());
+    folder.write("pools/gpu/pool.yaml", &format!("{POOL}    allowDisruption: drian\n"));
+    folder.commit();
+    let misspelt = cluster.run(folder.path(), "validate");
+    assert_eq!(misspelt.exit, 3);
+    assert!(misspelt.shown().contains("did you mean drain?"), "{}", misspelt.shown());
+}
+
+#[test]
 fn what_the_nodes_kubelets_would_refuse_is_never_planned() {
     let folder = gpu();
     folder.write("pools/gpu/kubelet.yaml", &format!("{KUBELET}enforceNodeAllocatable: [nothing]\npodLogsDir: /a\n"));
@@ -74,27 +97,4 @@ fn what_the_nodes_kubelets_would_refuse_is_never_planned() {
     assert_eq!(cluster.run(folder.path(), "sync").exit, 3);
     let lenient = cluster.run(folder.path(), "sync --lenient");
     assert_eq!(lenient.exit, 0, "{}", lenient.shown());
-}
-
-#[test]
-fn each_class_of_risk_and_what_sync_says_to_it() {
-    let folder = gpu();
-    let cluster = Cluster::start(&["gpu"], 2, &[]);
-    assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
-    let fields = "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\ncgroupDriver: systemd\nclusterDNS: [10.96.0.10]\n\
-                  syncFrequency: 2m\ntopologyManagerPolicy: none\n";
-    folder.write("pools/gpu/kubelet.yaml", &format!("{}{fields}", KUBELET.replace("32", "64")));
-    folder.commit();
-    shows!("diff-risk", cluster.run(folder.path(), "diff -v").shown());
-    shows!("sync-too-disruptive", cluster.run(folder.path(), "sync").shown());
-    shows!("sync-too-disruptive-json", cluster.run(folder.path(), "sync -o json").shown());
-
-    folder.write("pools/gpu/pool.yaml", &format!("{POOL}    allowDisruption: replace\n"));
-    folder.commit();
-    shows!("diff-risk-allowed", cluster.run(folder.path(), "diff").shown());
-    folder.write("pools/gpu/pool.yaml", &format!("{POOL}    allowDisruption: drian\n"));
-    folder.commit();
-    let misspelt = cluster.run(folder.path(), "validate");
-    assert_eq!(misspelt.exit, 3);
-    assert!(misspelt.shown().contains("did you mean drain?"), "{}", misspelt.shown());
 }

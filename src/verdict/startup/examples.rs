@@ -73,6 +73,7 @@ const EXAMPLES: &[Example] = &[
     ("topology-manager-option", 36, "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {bogus: x}", "topologyManagerPolicyOptions.bogus", "topologyManagerPolicyOptions: {bogus: x}"),
     ("topology-manager-option", 28, "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: '8'}", "topologyManagerPolicyOptions.max-allowable-numa-nodes", "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true'}"),
     ("topology-manager-options-gate", 26, "topologyManagerPolicyOptions: {}", "topologyManagerPolicyOptions", "featureGates: {TopologyManagerPolicyOptions: true}\ntopologyManagerPolicyOptions: {}"),
+    ("topology-manager-policy-name", 18, "topologyManagerPolicy: Restricted", "topologyManagerPolicy", "topologyManagerPolicy: restricted"),
     ("unsafe-sysctl-form", 36, "allowedUnsafeSysctls: ['']", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [net.*]"),
     ("unsafe-sysctl-form", 21, "allowedUnsafeSysctls: [net/core/somaxconn]", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [net.core.somaxconn]"),
     ("unsafe-sysctl-form", 36, "allowedUnsafeSysctls: [net.core.*.x, net.Core]", "allowedUnsafeSysctls[1]", "allowedUnsafeSysctls: [net/ipv4/conf/eno2.100/rp_filter]"),
