@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::contract::error_text;
     use crate::desired::{Desired, Rendered};
-    use crate::observed::Observed;
+    use crate::observed::{KubeletVersion, Observed};
 
     /// A configuration with these fields. A static CPU policy asks for a reservation, so there is always one.
     fn config(fields: &str) -> Rendered {
@@ -217,7 +217,9 @@ mod tests {
 
     /// A cluster with these nodes, where the content of these configurations is there to be read.
     fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
-        let mut cluster = observed(nodes);
+        // Of kubelets this old nothing is judged: here it is the changes that count, not whether they are good.
+        let old = |node| Node { kubelet_version: KubeletVersion::parse("v1.15.12"), ..node };
+        let mut cluster = observed(nodes.into_iter().map(old));
         for fields in configs {
             let rendered = config(fields);
             with_config_map(&mut cluster, "a", &rendered);

@@ -175,7 +175,27 @@ mod tests {
                 Finding::warning("unknown-field", "what").at(place()),
             ],
         };
-        insta::assert_snapshot!(xml(&[file], &[Finding::error("nothing-checked", "nothing")]), @"");
+        insta::assert_snapshot!(xml(&[file], &[Finding::error("nothing-checked", "nothing")]), @r###"
+        <?xml version="1.0" encoding="UTF-8"?>
+        <testsuites name="nodecfg validate" tests="4" failures="2" errors="0">
+          <testsuite name="." tests="1" failures="1" errors="0">
+            <testcase classname="." name="nodecfg">
+              <failure message="nothing [nothing-checked]">nothing [nothing-checked]</failure>
+            </testcase>
+          </testsuite>
+          <testsuite name="a.yaml" tests="3" failures="1" errors="0">
+            <testcase classname="a.yaml" name="nodecfg"/>
+            <testcase classname="a.yaml" name="kubelet 1.21"/>
+            <testcase classname="a.yaml" name="kubelet 1.36">
+              <failure message="a.yaml:3:7: a &lt; b &amp; &quot;c&quot; [max-pods] (and 1 more)">a.yaml:3:7: a &lt; b &amp; &quot;c&quot; [max-pods]
+          write
+          5
+        a.yaml:3:7: again [max-pods]</failure>
+            </testcase>
+            <system-out>warning: a.yaml:3:7: what [unknown-field]</system-out>
+          </testsuite>
+        </testsuites>
+        "###);
     }
 
     #[test]
