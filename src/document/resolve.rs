@@ -71,11 +71,18 @@ pub(super) fn resolve_tagged(tag: &str, text: &str) -> Result<Scalar, String> {
         ("binary", _) => {
             let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
             let bytes = STANDARD.decode(text).map_err(|_| "`!!binary` takes base64".to_owned())?;
-            return Ok(Scalar::quoted(String::from_utf8_lossy(&bytes)));
+            return Ok(Scalar::quoted(go_text(&bytes)));
         }
         _ => Some(Scalar::quoted(text)),
     };
     fits.ok_or_else(|| format!("{text:?} is no `!!{core}`"))
+}
+
+/// Bytes as Go writes them to JSON: each that is part of no character is U+FFFD.
+fn go_text(bytes: &[u8]) -> String {
+    let chunk =
+        |chunk: std::str::Utf8Chunk<'_>| format!("{}{}", chunk.valid(), "\u{fffd}".repeat(chunk.invalid().len()));
+    bytes.utf8_chunks().map(chunk).collect()
 }
 
 /// The timestamps that yaml.v2 knows: a date, or a date and a time with a zone after `T` and without one after a blank.
@@ -260,6 +267,7 @@ mod tests {
             ("null", "x", "-"),
             ("binary", "aGk=", "the text \"hi\""),
             ("binary", "aG\nk=", "the text \"hi\""),
+            ("binary", "4oI=", "the text \"\u{fffd}\u{fffd}\""),
             ("binary", "a", "-"),
             ("map", "x", "the text \"x\""),
             ("!mine", "5", "the text \"5\""),

@@ -153,11 +153,6 @@ impl Builder<'_, '_> {
     fn scalar(&mut self, text: String, style: ScalarStyle, tag: Option<&str>, place: &Place) -> Result<Scalar, Stop> {
         match tag {
             Some(tag) if tag.strip_prefix(CORE) == Some("str") => Ok(Scalar { text, style, tagged_text: true }),
-            // The tag `!` makes a scalar what it would be without quotes.
-            Some("!") => {
-                self.unsupported("!", place);
-                Ok(Scalar::plain(text))
-            }
             Some(tag) => {
                 self.unsupported(tag, place);
                 resolve_tagged(tag, &text).or_else(|problem| self.malformed(&problem, place.clone()))
@@ -226,7 +221,7 @@ impl Builder<'_, '_> {
                 continue;
             }
             self.ledger.check_scalar(&value);
-            let Some(name) = self.key(&key) else { continue };
+            let Some(name) = self.key(&key)? else { continue };
             let entry = Entry { key_place: key.place, value };
             if let Some(before) = map.get(&name)
                 && !merged.remove(&name)
@@ -291,12 +286,10 @@ impl Builder<'_, '_> {
     }
 
     /// A key as text; `None` when the kubelet does not read the document for it.
-    fn key(&mut self, key: &Node) -> Option<String> {
+    fn key(&mut self, key: &Node) -> Result<Option<String>, Stop> {
         let Value::Scalar(scalar) = &key.value else {
             let message = format!("a key must be text, and this one is {}", key.describe());
-            let finding = Finding::error("malformed-yaml", message).at(key.place.clone());
-            self.ledger.refuse(finding, super::Unread::Malformed);
-            return None;
+            return self.ledger.stop(Finding::error("malformed-yaml", message).at(key.place.clone()));
         };
         let (reading, ambiguity) = (scalar.read(), scalar.ambiguity());
         let name = key_text(&reading);
@@ -304,7 +297,7 @@ impl Builder<'_, '_> {
             if canonical_text(text).len() > MAX_KEY {
                 self.ledger.push(Finding::error("key-too-long", key_too_long()).at(key.place.clone()));
             }
-            return name;
+            return Ok(name);
         }
         let what = match ambiguity {
             Some(ambiguity) => ambiguity.problem,
@@ -319,7 +312,7 @@ impl Builder<'_, '_> {
             Some(_) => self.ledger.push(finding("key-not-text")),
             None => self.ledger.refuse(finding("malformed-yaml"), super::Unread::Malformed),
         }
-        name
+        Ok(name)
     }
 
     /// Reads a value that is too deep for the tree, whose content no field can hold. What would keep the kubelet from

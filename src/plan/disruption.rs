@@ -249,10 +249,8 @@ mod tests {
         let refusals = plan.refusals();
         assert_eq!(
             refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            [
-                "pool a: what changes is of class drain (the node must be drained first), and the pool allows no more than \
-              restart: cpuManagerPolicy (drain)"
-            ]
+            ["pool a: what changes needs the node drained first (drain), and the pool allows no more than \
+              restart: cpuManagerPolicy (drain)"]
         );
         assert_eq!(
             refusals[0].help(),

@@ -113,7 +113,7 @@ pub enum Problem {
         findings: Vec<Finding>,
     },
     /// A change does more to running pods than the pool allows. Such a plan can be shown, not carried out.
-    #[error("pool {pool}: what changes is of class {worst} ({}), and the pool allows no more than {allowed}: {}",
+    #[error("pool {pool}: what changes {} ({worst}), and the pool allows no more than {allowed}: {}",
         worst.means(), classed(fields))]
     TooDisruptive {
         /// The pool.

@@ -335,7 +335,7 @@ async fn what_needs_a_drain_is_refused_until_the_pool_allows_it(start: Start) {
     let diff = cluster.run("diff", &repository, &[]).await.exits(1);
     diff.says("~ cpuManagerPolicy: none → static pools/a/kubelet.yaml:4:19 drain")
         .says("The kubelet does not start on the state of another policy")
-        .says("risk: drain: the node must be drained first, and cpu_manager_state removed")
+        .says("risk: drain: needs the node drained first, and cpu_manager_state removed")
         .says("refused by sync: the pool allows no more than restart (spec.rollout.allowDisruption)");
     let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1).json();
     let pool = &json["plan"]["pools"][0];
@@ -343,7 +343,11 @@ async fn what_needs_a_drain_is_refused_until_the_pool_allows_it(start: Start) {
     assert_eq!(pool["changes"][0]["fields"][0]["risk"]["stateFiles"], json!(["cpu_manager_state"]));
     let worst = json!({"worst": "drain", "stateFiles": ["cpu_manager_state"], "unknown": 0, "refused": true});
     assert_eq!(pool["disruption"], worst);
-    let words = ["pool a: what changes is of class drain", "cpuManagerPolicy (drain)", "allowDisruption: drain"];
+    let words = [
+        "pool a: what changes needs the node drained first (drain)",
+        "cpuManagerPolicy (drain)",
+        "allowDisruption: drain",
+    ];
     refused(&cluster, &repository, &words).await;
     cluster.sync(&repository, &["--dry-run"]).await.exits(3).says("refused by sync");
 
@@ -365,7 +369,12 @@ async fn one_pool_that_is_refused_holds_back_all_of_them(start: Start) {
 
     repository.pool("a", "maxPods: 120");
     repository.change("b", "maxPods: 110\ncgroupDriver: systemd");
-    refused(&cluster, &repository, &["pool b: what changes is of class replace", "cgroupDriver (replace)"]).await;
+    refused(
+        &cluster,
+        &repository,
+        &["pool b: what changes needs a reboot or another node (replace)", "cgroupDriver (replace)"],
+    )
+    .await;
     // The fleet's policy counts for pools that have none.
     repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: replace}");
     repository.commit();

@@ -7,119 +7,26 @@
 //! [`Class::Drain`].
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::direction::{Direction, direction};
-use super::{duration, fields, table};
+use super::{duration, fields, gates, table};
 
-static TEXT: &str = include_str!("../../data/kubelet/risk.csv");
+mod class;
+mod path;
+
+pub use class::{Class, StateFile};
+use path::{parent, steps};
+
+static TEXT: &str = include_str!("../../../data/kubelet/risk.csv");
 static TABLE: LazyLock<BTreeMap<String, Vec<Row>>> = LazyLock::new(read);
 
+const GATES: &str = "featureGates";
 /// Maps whose keys count as zero while they are not there.
 const ABSENT_IS_ZERO: [&str; 2] = ["kubeReserved", "systemReserved"];
-
-/// What a change does to a node that runs pods, from harmless to ruinous.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Class {
-    /// Pods do not notice: it is about the kubelet's own work.
-    None,
-    /// Pods that run go on as they are. The kubelet treats those that start afterwards otherwise, or itself answers, reports
-    /// or reacts otherwise.
-    Restart,
-    /// Pods that run may be stopped, evicted or rejected, or keep what no longer holds. The node must be drained first, and
-    /// the state files that the risk names must be removed before the kubelet starts again.
-    Drain,
-    /// Draining is not enough: the node must be rebooted, or replaced by one that was made with the new configuration.
-    Replace,
-    /// Not on a live node at all.
-    Never,
-}
-
-impl Class {
-    /// All of them, from harmless to ruinous.
-    pub const ALL: [Self; 5] = [Self::None, Self::Restart, Self::Drain, Self::Replace, Self::Never];
-
-    /// Its name in files and reports, in kebab case.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Restart => "restart",
-            Self::Drain => "drain",
-            Self::Replace => "replace",
-            Self::Never => "never",
-        }
-    }
-
-    /// The class of this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.as_str() == name)
-    }
-
-    /// What it means, in a few words.
-    #[must_use]
-    pub fn means(self) -> &'static str {
-        match self {
-            Self::None => "pods do not notice",
-            Self::Restart => "the kubelet restarts, running pods go on",
-            Self::Drain => "the node must be drained first",
-            Self::Replace => "the node must be rebooted or replaced",
-            Self::Never => "not on a live node",
-        }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// A file in the kubelet's root directory that holds what a manager gave to which container. A kubelet does not start on one
-/// that does not fit its configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StateFile {
-    /// `cpu_manager_state`.
-    CpuManagerState,
-    /// `memory_manager_state`.
-    MemoryManagerState,
-}
-
-impl StateFile {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::CpuManagerState, Self::MemoryManagerState];
-
-    /// Its name in the kubelet's root directory, which is `/var/lib/kubelet` unless a flag says otherwise.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CpuManagerState => "cpu_manager_state",
-            Self::MemoryManagerState => "memory_manager_state",
-        }
-    }
-
-    /// The field and the value of it without which the kubelet makes nothing of what is in the file.
-    #[must_use]
-    pub fn policy(self) -> (&'static str, &'static str) {
-        match self {
-            Self::CpuManagerState => ("cpuManagerPolicy", "static"),
-            Self::MemoryManagerState => ("memoryManagerPolicy", "Static"),
-        }
-    }
-}
-
-impl fmt::Display for StateFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// What a change of one field does to a node that runs pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -156,6 +63,15 @@ impl Risk {
         }
     }
 
+    fn gate_of_others() -> Self {
+        Self {
+            class: Class::None,
+            state_files: Vec::new(),
+            why: "Nothing on a node asks for this gate.".to_owned(),
+            source: "data/kubelet/gates.csv".to_owned(),
+        }
+    }
+
     fn no_change() -> Self {
         Self {
             class: Class::None,
@@ -170,17 +86,23 @@ impl Risk {
 /// a file: with keys (`evictionHard.memory.available`, `evictionHard["memory.available"]`) and indices.
 #[must_use]
 pub fn of(path: &str) -> Risk {
+    if is_gate_of_others(path) {
+        return Risk::gate_of_others();
+    }
     rows(path).and_then(|rows| worst_of(rows.iter())).unwrap_or_else(Risk::unclassified)
 }
 
 /// The risk of one change, values in the canonical spelling of a file; unset means that the field is not there.
 #[must_use]
 pub fn of_change(path: &str, old: Option<&str>, new: Option<&str>) -> Risk {
-    let default = default(path);
+    if is_gate_of_others(path) {
+        return Risk::gate_of_others();
+    }
+    let default = gate(path).map_or_else(|| default(path), |gate| gate_default(&gate));
     let in_force = |value: Option<&str>, other: Option<&str>| match value {
         Some(value) => Some(plain(value)),
-        // Its default may be either; if it is the other value, nothing happens at all.
-        None if parent(path) == "featureGates" => other.and_then(opposite),
+        // A gate whose default may be either: if it is the other value, nothing happens at all.
+        None if parent(path) == GATES && default.is_none() => other.and_then(opposite),
         None if ABSENT_IS_ZERO.contains(&parent(path)) => Some("0".to_owned()),
         None => default.clone(),
     };
@@ -206,63 +128,23 @@ fn rows(path: &str) -> Option<&'static Vec<Row>> {
     steps(path).iter().rev().find_map(|step| TABLE.get(step))
 }
 
-/// What a path of a file names, from the outside in, as paths of rows: for each key of a map with free keys `map{}`, then
-/// `map.key`.
-fn steps(path: &str) -> Vec<String> {
-    let mut steps: Vec<String> = Vec::new();
-    // Where it is in the table of fields.
-    let mut at = String::new();
-    let mut rest = path;
-    while !rest.is_empty() {
-        if !at.is_empty() && fields::items(&at).is_some() {
-            let Some((_, after)) = rest.split_once(']') else { break };
-            at.push_str("[]");
-            steps.push(at.clone());
-            rest = after;
-            continue;
-        }
-        let free = if at.is_empty() { None } else { fields::lookup(&format!("{at}{{}}")) };
-        let (key, after) = next_key(rest, free.is_some_and(|values| fields::items(&values.path).is_none()));
-        match free {
-            Some(values) => {
-                steps.push(values.path.clone());
-                if key != "{}" {
-                    steps.push(format!("{at}.{key}"));
-                }
-                at.clone_from(&values.path);
-            }
-            None => {
-                at = if at.is_empty() { key } else { format!("{at}.{key}") };
-                steps.push(at.clone());
-            }
-        }
-        rest = after;
-    }
-    steps
+/// The gate that a path names.
+fn gate(path: &str) -> Option<String> {
+    let steps = if parent(path) == GATES { steps(path) } else { return None };
+    steps.last()?.strip_prefix("featureGates.").map(str::to_owned)
 }
 
-/// The key that a path begins with, and what comes after it. A key that goes `to_the_end` may hold dots.
-fn next_key(path: &str, to_the_end: bool) -> (String, &str) {
-    if let Some(quoted) = path.strip_prefix('[')
-        && let Some((key, after)) = quoted.split_once(']')
-    {
-        return (serde_json::from_str(key).unwrap_or_else(|_| key.to_owned()), after);
-    }
-    if let Some(after) = path.strip_prefix("{}") {
-        return ("{}".to_owned(), after);
-    }
-    let path = path.strip_prefix('.').unwrap_or(path);
-    if to_the_end {
-        return (path.to_owned(), "");
-    }
-    let end = path.find(['.', '[', '{']).unwrap_or(path.len());
-    let (key, after) = path.split_at(end);
-    (key.to_owned(), after)
+/// Whether a path names a gate that is there for other components alone.
+fn is_gate_of_others(path: &str) -> bool {
+    let spans = gate(path).map_or(&[][..], |gate| gates::history(&gate));
+    !spans.is_empty() && spans.iter().all(|span| !span.at.kubelet)
 }
 
-/// The field of the table that a path begins with.
-fn parent(path: &str) -> &str {
-    path.find(['.', '[', '{']).and_then(|end| path.get(..end)).unwrap_or_default()
+/// The default of a gate, when all versions have the same.
+fn gate_default(gate: &str) -> Option<String> {
+    let spans = gates::history(gate);
+    let first = spans.first()?.at.default;
+    spans.iter().all(|span| span.at.default == first).then(|| first.to_string())
 }
 
 /// The default of a field, when all versions have the same.
@@ -433,10 +315,26 @@ mod tests {
             ("featureGates.DynamicKubeletConfig", None, Some("true"), Class::Restart),
             ("featureGates.DynamicKubeletConfig", Some("false"), Some("true"), Class::Restart),
             ("featureGates.MemoryQoS", None, Some("true"), Class::Drain),
+            ("featureGates.CPUManager", None, Some("true"), Class::None),
+            ("featureGates.CPUManager", Some("true"), Some("false"), Class::Drain),
+            ("featureGates.APIListChunking", Some("true"), Some("false"), Class::None),
+            ("featureGates.NoSuchGate", None, Some("true"), Class::Drain),
             ("systemReserved.ephemeral-storage", Some("\"2Gi\""), Some("\"1Gi\""), Class::Restart),
         ] {
             assert_eq!(of_change(path, old, new).class, class, "{path}: {old:?} to {new:?}");
         }
         assert!(!of_change("memorySwap.swapBehavior", None, Some("LimitedSwap")).is_classified());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_change_is_worse_than_the_worst(
+            map in proptest::sample::select(vec!["", "maxPods", "featureGates", "evictionHard", "reservedMemory"]),
+            rest in "[a-zA-Z{}\\[\\]\".0-9]{0,40}",
+            old in "\\PC{0,9}", new in "\\PC{0,9}") {
+            let path = format!("{map}{rest}");
+            let class = of_change(&path, Some(&old), Some(&new)).class;
+            proptest::prop_assert!(class <= of(&path).class);
+        }
     }
 }

@@ -1,0 +1,418 @@
+//! Turns tokens into events: which token may follow which, and what stands for values that are left out.
+
+use super::scanner::{Kind, Scanner};
+use super::words::Handles;
+use super::{Event, Malformed, Mark, Properties, ScalarStyle, Spanned};
+
+/// What is read next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    FirstDocument,
+    NextDocument,
+    DocumentContent,
+    DocumentEnd,
+    BlockNode,
+    BlockSequence {
+        first: bool,
+    },
+    IndentlessSequence,
+    BlockKey {
+        first: bool,
+    },
+    BlockValue,
+    FlowSequence {
+        first: bool,
+    },
+    /// A map of one entry, written without braces in a list.
+    PairKey,
+    PairValue,
+    PairEnd,
+    FlowKey {
+        first: bool,
+    },
+    FlowValue,
+    /// A key that no colon follows.
+    FlowNoValue,
+    End,
+}
+
+/// The events of a text.
+pub(in crate::document) struct Events<'a> {
+    scanner: Scanner<'a>,
+    state: State,
+    states: Vec<State>,
+    handles: Handles,
+}
+
+type Read = Result<Spanned, Malformed>;
+
+impl<'a> Events<'a> {
+    pub(in crate::document) fn new(text: &'a str) -> Self {
+        Self { scanner: Scanner::new(text), state: State::FirstDocument, states: Vec::new(), handles: Handles::none() }
+    }
+
+    /// The next event. After the stream's end there is nothing but its end.
+    ///
+    /// # Errors
+    /// Why the text is no YAML. Nothing can be read after that.
+    pub(in crate::document) fn next(&mut self) -> Read {
+        match self.state {
+            State::FirstDocument => self.document_start(true),
+            State::NextDocument => self.document_start(false),
+            State::DocumentContent => self.document_content(),
+            State::DocumentEnd => self.document_end(),
+            State::BlockNode => self.node(true, false),
+            State::BlockSequence { first } => self.block_sequence(first),
+            State::IndentlessSequence => self.indentless_sequence(),
+            State::BlockKey { first } => self.block_key(first),
+            State::BlockValue => self.block_value(),
+            State::FlowSequence { first } => self.flow_sequence(first),
+            State::PairKey => self.pair_key(),
+            State::PairValue => self.pair_value(),
+            State::PairEnd => {
+                let (_, start, _) = self.scanner.peek()?;
+                self.state = State::FlowSequence { first: false };
+                Ok(Spanned { event: Event::MappingEnd, start, end: start })
+            }
+            State::FlowKey { first } => self.flow_key(first),
+            State::FlowValue => self.flow_value(),
+            State::FlowNoValue => {
+                let (_, start, _) = self.scanner.peek()?;
+                Ok(self.nothing(State::FlowKey { first: false }, start))
+            }
+            State::End => {
+                let mark = self.scanner.cursor.mark;
+                Ok(Spanned { event: Event::StreamEnd, start: mark, end: mark })
+            }
+        }
+    }
+
+    /// Goes back to what a value is part of.
+    fn pop(&mut self) {
+        self.state = self.states.pop().unwrap_or(State::End);
+    }
+
+    /// An empty plain scalar for a value that is left out.
+    fn nothing(&mut self, state: State, mark: Mark) -> Spanned {
+        self.state = state;
+        Self::empty(Properties::default(), mark, mark)
+    }
+
+    fn empty(properties: Properties, start: Mark, end: Mark) -> Spanned {
+        Spanned { event: Event::Scalar { text: String::new(), style: ScalarStyle::Plain, properties }, start, end }
+    }
+
+    fn end_of(&mut self, event: Event) -> Read {
+        self.pop();
+        let token = self.scanner.take()?;
+        Ok(Spanned { event, start: token.start, end: token.end })
+    }
+
+    fn document_start(&mut self, first: bool) -> Read {
+        let (mut kind, mut start, mut end) = self.scanner.peek()?;
+        while !first && kind == Kind::DocumentEnd {
+            self.scanner.take()?;
+            (kind, start, end) = self.scanner.peek()?;
+        }
+        if kind == Kind::StreamEnd {
+            self.state = State::End;
+            return Ok(Spanned { event: Event::StreamEnd, start, end });
+        }
+        let explicit = !first || matches!(kind, Kind::VersionDirective | Kind::TagDirective | Kind::DocumentStart);
+        self.directives()?;
+        self.states.push(State::DocumentEnd);
+        self.state = State::BlockNode;
+        if explicit {
+            let (kind, mark, after) = self.scanner.peek()?;
+            if kind != Kind::DocumentStart {
+                return Err(Malformed::new("did not find expected <document start>", mark));
+            }
+            self.scanner.take()?;
+            end = after;
+            self.state = State::DocumentContent;
+        }
+        Ok(Spanned { event: Event::DocumentStart, start, end })
+    }
+
+    fn directives(&mut self) -> Result<(), Malformed> {
+        let mut version = false;
+        loop {
+            match self.scanner.peek()? {
+                (Kind::VersionDirective, start, _) => {
+                    if version {
+                        return Err(Malformed::new("found duplicate %YAML directive", start));
+                    }
+                    if self.scanner.take()?.text != "1.1" {
+                        return Err(Malformed::new("found incompatible YAML document", start));
+                    }
+                    version = true;
+                }
+                (Kind::TagDirective, start, _) => {
+                    let token = self.scanner.take()?;
+                    self.handles.add(token.text, token.suffix, start)?;
+                }
+                _ => break,
+            }
+        }
+        self.handles.add_default();
+        Ok(())
+    }
+
+    fn document_content(&mut self) -> Read {
+        match self.scanner.peek()? {
+            (
+                Kind::VersionDirective | Kind::TagDirective | Kind::DocumentStart | Kind::DocumentEnd | Kind::StreamEnd,
+                start,
+                _,
+            ) => {
+                self.pop();
+                Ok(Self::empty(Properties::default(), start, start))
+            }
+            _ => self.node(true, false),
+        }
+    }
+
+    fn document_end(&mut self) -> Read {
+        let (kind, start, mut end) = self.scanner.peek()?;
+        if kind == Kind::DocumentEnd {
+            self.scanner.take()?;
+        } else {
+            end = start;
+        }
+        self.handles.clear();
+        self.state = State::NextDocument;
+        Ok(Spanned { event: Event::DocumentEnd, start, end })
+    }
+
+    fn node(&mut self, block: bool, indentless: bool) -> Read {
+        let (kind, mut start, mut end) = self.scanner.peek()?;
+        if kind == Kind::Alias {
+            self.pop();
+            let token = self.scanner.take()?;
+            return Ok(Spanned { event: Event::Alias(token.text), start, end });
+        }
+        let mut properties = Properties::default();
+        let mut spot = None;
+        // An anchor and a tag, each once, in any order.
+        loop {
+            match self.scanner.peek()? {
+                (Kind::Anchor, at, _) if properties.anchor.is_none() => {
+                    let token = self.scanner.take()?;
+                    spot.get_or_insert(at);
+                    end = token.end;
+                    properties.anchor = Some(token.text);
+                }
+                (Kind::Tag, at, _) if properties.tag.is_none() => {
+                    let token = self.scanner.take()?;
+                    spot.get_or_insert(at);
+                    end = token.end;
+                    properties.tag = Some(self.handles.resolve(&token.text, &token.suffix, at)?);
+                }
+                _ => break,
+            }
+        }
+        let (kind, at, after) = self.scanner.peek()?;
+        // The value's own place, without what stands before it.
+        let bare = spot.is_none();
+        if bare || kind != Kind::StreamEnd {
+            start = at;
+        }
+        let event = match kind {
+            Kind::BlockEntry if indentless => {
+                self.state = State::IndentlessSequence;
+                Event::SequenceStart(properties)
+            }
+            Kind::Scalar(style) => {
+                self.pop();
+                let token = self.scanner.take()?;
+                Event::Scalar { text: token.text, style, properties }
+            }
+            Kind::FlowSequenceStart => {
+                self.state = State::FlowSequence { first: true };
+                Event::SequenceStart(properties)
+            }
+            Kind::FlowMappingStart => {
+                self.state = State::FlowKey { first: true };
+                Event::MappingStart(properties)
+            }
+            Kind::BlockSequenceStart if block => {
+                self.state = State::BlockSequence { first: true };
+                Event::SequenceStart(properties)
+            }
+            Kind::BlockMappingStart if block => {
+                self.state = State::BlockKey { first: true };
+                Event::MappingStart(properties)
+            }
+            _ if !bare => {
+                self.pop();
+                return Ok(Self::empty(properties, spot.unwrap_or(start), end));
+            }
+            _ => return Err(Malformed::new("did not find expected node content", at)),
+        };
+        Ok(Spanned { event, start, end: after })
+    }
+
+    fn block_sequence(&mut self, first: bool) -> Read {
+        if first {
+            self.scanner.take()?;
+        }
+        match self.scanner.peek()? {
+            (Kind::BlockEntry, _, mark) => {
+                self.scanner.take()?;
+                let again = State::BlockSequence { first: false };
+                if matches!(self.scanner.peek()?.0, Kind::BlockEntry | Kind::BlockEnd) {
+                    return Ok(self.nothing(again, mark));
+                }
+                self.states.push(again);
+                self.node(true, false)
+            }
+            (Kind::BlockEnd, ..) => self.end_of(Event::SequenceEnd),
+            (_, start, _) => Err(Malformed::new("did not find expected '-' indicator", start)),
+        }
+    }
+
+    /// A list under a key that is not further in than the key.
+    fn indentless_sequence(&mut self) -> Read {
+        match self.scanner.peek()? {
+            (Kind::BlockEntry, _, mark) => {
+                self.scanner.take()?;
+                if matches!(self.scanner.peek()?.0, Kind::BlockEntry | Kind::Key | Kind::Value | Kind::BlockEnd) {
+                    return Ok(self.nothing(State::IndentlessSequence, mark));
+                }
+                self.states.push(State::IndentlessSequence);
+                self.node(true, false)
+            }
+            (_, start, _) => {
+                self.pop();
+                Ok(Spanned { event: Event::SequenceEnd, start, end: start })
+            }
+        }
+    }
+
+    fn block_key(&mut self, first: bool) -> Read {
+        if first {
+            self.scanner.take()?;
+        }
+        match self.scanner.peek()? {
+            (Kind::Key, _, mark) => {
+                self.scanner.take()?;
+                if matches!(self.scanner.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd) {
+                    return Ok(self.nothing(State::BlockValue, mark));
+                }
+                self.states.push(State::BlockValue);
+                self.node(true, true)
+            }
+            (Kind::BlockEnd, ..) => self.end_of(Event::MappingEnd),
+            (_, start, _) => Err(Malformed::new("did not find expected key", start)),
+        }
+    }
+
+    fn block_value(&mut self) -> Read {
+        let next = State::BlockKey { first: false };
+        match self.scanner.peek()? {
+            (Kind::Value, _, mark) => {
+                self.scanner.take()?;
+                if matches!(self.scanner.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd) {
+                    return Ok(self.nothing(next, mark));
+                }
+                self.states.push(next);
+                self.node(true, true)
+            }
+            (_, start, _) => Ok(self.nothing(next, start)),
+        }
+    }
+
+    fn flow_sequence(&mut self, first: bool) -> Read {
+        if first {
+            self.scanner.take()?;
+        }
+        let (mut kind, mut start, mut end) = self.scanner.peek()?;
+        if kind != Kind::FlowSequenceEnd {
+            if !first {
+                if kind != Kind::FlowEntry {
+                    return Err(Malformed::new("did not find expected ',' or ']'", start));
+                }
+                self.scanner.take()?;
+                (kind, start, end) = self.scanner.peek()?;
+            }
+            if kind == Kind::Key {
+                self.state = State::PairKey;
+                self.scanner.take()?;
+                return Ok(Spanned { event: Event::MappingStart(Properties::default()), start, end });
+            }
+            if kind != Kind::FlowSequenceEnd {
+                self.states.push(State::FlowSequence { first: false });
+                return self.node(false, false);
+            }
+        }
+        self.end_of(Event::SequenceEnd)
+    }
+
+    fn pair_key(&mut self) -> Read {
+        let (kind, _, end) = self.scanner.peek()?;
+        if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd) {
+            // Takes the comma or bracket too, as libyaml does: what follows then reads as the value.
+            self.scanner.take()?;
+            return Ok(self.nothing(State::PairValue, end));
+        }
+        self.states.push(State::PairValue);
+        self.node(false, false)
+    }
+
+    fn pair_value(&mut self) -> Read {
+        let (kind, start, _) = self.scanner.peek()?;
+        if kind == Kind::Value {
+            self.scanner.take()?;
+            if !matches!(self.scanner.peek()?.0, Kind::FlowEntry | Kind::FlowSequenceEnd) {
+                self.states.push(State::PairEnd);
+                return self.node(false, false);
+            }
+        }
+        Ok(self.nothing(State::PairEnd, start))
+    }
+
+    fn flow_key(&mut self, first: bool) -> Read {
+        if first {
+            self.scanner.take()?;
+        }
+        let (mut kind, start, _) = self.scanner.peek()?;
+        if kind != Kind::FlowMappingEnd {
+            if !first {
+                if kind != Kind::FlowEntry {
+                    return Err(Malformed::new("did not find expected ',' or '}'", start));
+                }
+                self.scanner.take()?;
+                kind = self.scanner.peek()?.0;
+            }
+            if kind == Kind::Key {
+                self.scanner.take()?;
+                let (kind, start, _) = self.scanner.peek()?;
+                if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowMappingEnd) {
+                    return Ok(self.nothing(State::FlowValue, start));
+                }
+                self.states.push(State::FlowValue);
+                return self.node(false, false);
+            }
+            if kind != Kind::FlowMappingEnd {
+                self.states.push(State::FlowNoValue);
+                return self.node(false, false);
+            }
+        }
+        self.end_of(Event::MappingEnd)
+    }
+
+    fn flow_value(&mut self) -> Read {
+        let (kind, mut start, _) = self.scanner.peek()?;
+        let next = State::FlowKey { first: false };
+        if kind == Kind::Value {
+            self.scanner.take()?;
+            let (kind, after, _) = self.scanner.peek()?;
+            if !matches!(kind, Kind::FlowEntry | Kind::FlowMappingEnd) {
+                self.states.push(next);
+                return self.node(false, false);
+            }
+            start = after;
+        }
+        Ok(self.nothing(next, start))
+    }
+}

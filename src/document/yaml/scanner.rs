@@ -1,0 +1,419 @@
+//! Cuts a text into tokens. Two things make this more than a table of characters: whether something is a key is known
+//! only at the colon behind it, and indentation opens and closes blocks for which no character stands.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::cursor::{Cursor, is_blank, is_blank_or_end, is_break};
+use super::{Malformed, Mark};
+use crate::document::ScalarStyle;
+
+/// The deepest nesting that is read, of flow collections and of blocks.
+const MAX_DEPTH: usize = 10_000;
+/// The longest key without a `?`, in characters.
+const LONGEST_KEY: usize = 1024;
+
+/// What a token is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    StreamEnd,
+    VersionDirective,
+    TagDirective,
+    DocumentStart,
+    DocumentEnd,
+    BlockSequenceStart,
+    BlockMappingStart,
+    BlockEnd,
+    FlowSequenceStart,
+    FlowSequenceEnd,
+    FlowMappingStart,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias,
+    Anchor,
+    Tag,
+    Scalar(ScalarStyle),
+}
+
+/// A token.
+#[derive(Debug, Clone)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) start: Mark,
+    pub(super) end: Mark,
+    /// A scalar's text, the name of an anchor or alias, the handle of a tag.
+    pub(super) text: String,
+    /// The rest of a tag, or what a handle stands for.
+    pub(super) suffix: String,
+}
+
+/// Something that a colon may turn into a key.
+#[derive(Clone, Copy)]
+struct SimpleKey {
+    possible: bool,
+    /// Nothing but a key can stand here.
+    required: bool,
+    token: usize,
+    mark: Mark,
+    index: usize,
+}
+
+pub(super) struct Scanner<'a> {
+    pub(super) cursor: Cursor<'a>,
+    tokens: VecDeque<Token>,
+    /// Tokens that were taken.
+    taken: usize,
+    /// A possible key for every open flow collection, and one for what is around them.
+    keys: Vec<SimpleKey>,
+    /// Tokens that may become keys, to their place in `keys`.
+    keys_by_token: BTreeMap<usize, usize>,
+    pub(super) key_allowed: bool,
+    pub(super) flow_level: usize,
+    /// The column of the innermost block, from 0; -1 outside of all.
+    pub(super) indent: isize,
+    indents: Vec<isize>,
+    ended: bool,
+}
+
+impl<'a> Scanner<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let cursor = Cursor::new(text);
+        let none = SimpleKey { possible: false, required: false, token: 0, mark: cursor.mark, index: 0 };
+        Self {
+            cursor,
+            tokens: VecDeque::new(),
+            taken: 0,
+            keys: vec![none],
+            keys_by_token: BTreeMap::new(),
+            key_allowed: true,
+            flow_level: 0,
+            indent: -1,
+            indents: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// The next token's kind, start and end.
+    pub(super) fn peek(&mut self) -> Result<(Kind, Mark, Mark), Malformed> {
+        loop {
+            if let Some(token) = self.tokens.front() {
+                let found = (token.kind, token.start, token.end);
+                // Whether the token is a key may be open still.
+                let key = self.keys_by_token.get(&self.taken).copied();
+                let open = match key.and_then(|at| Some((at, *self.keys.get(at)?))) {
+                    Some((at, key)) => self.is_possible(at, key)?,
+                    None => false,
+                };
+                if !open {
+                    return Ok(found);
+                }
+            }
+            self.fetch()?;
+        }
+    }
+
+    /// Takes the next token.
+    pub(super) fn take(&mut self) -> Result<Token, Malformed> {
+        self.peek()?;
+        self.taken += 1;
+        self.tokens.pop_front().ok_or_else(|| self.malformed("the text ends too early"))
+    }
+
+    pub(super) fn malformed(&self, problem: impl Into<String>) -> Malformed {
+        Malformed::new(problem, self.cursor.mark)
+    }
+
+    pub(super) fn push(&mut self, kind: Kind, start: Mark, end: Mark) {
+        self.push_text(kind, start, end, String::new(), String::new());
+    }
+
+    pub(super) fn push_text(&mut self, kind: Kind, start: Mark, end: Mark, text: String, suffix: String) {
+        self.tokens.push_back(Token { kind, start, end, text, suffix });
+    }
+
+    /// Puts a token before one that was counted so, or at the end.
+    fn insert(&mut self, number: Option<usize>, kind: Kind, mark: Mark) {
+        let at = number.map_or(self.tokens.len(), |number| number.saturating_sub(self.taken).min(self.tokens.len()));
+        let token = Token { kind, start: mark, end: mark, text: String::new(), suffix: String::new() };
+        self.tokens.insert(at, token);
+    }
+
+    fn fetch(&mut self) -> Result<(), Malformed> {
+        if self.ended {
+            return Err(self.malformed("the text ends too early"));
+        }
+        self.to_next_token();
+        self.check_characters()?;
+        self.unroll(isize::try_from(self.cursor.column()).unwrap_or(isize::MAX));
+        self.token()?;
+        self.check_characters()
+    }
+
+    fn check_characters(&self) -> Result<(), Malformed> {
+        if self.cursor.is_forbidden() {
+            let code = u32::from(self.cursor.forbidden().unwrap_or_default());
+            return Err(self.malformed(format!("control characters are not allowed (U+{code:04X})")));
+        }
+        Ok(())
+    }
+
+    fn token(&mut self) -> Result<(), Malformed> {
+        let (c, next) = (self.cursor.here(), self.cursor.at(1));
+        let flow = self.flow_level > 0;
+        if c == '\0' {
+            return self.stream_end();
+        }
+        if self.cursor.column() == 0 && c == '%' {
+            self.unroll(-1);
+            self.remove_key()?;
+            self.key_allowed = false;
+            return self.directive();
+        }
+        if let Some(indicator) = self.cursor.document_indicator() {
+            self.unroll(-1);
+            self.remove_key()?;
+            self.key_allowed = false;
+            self.indicator(if indicator == '-' { Kind::DocumentStart } else { Kind::DocumentEnd }, 3);
+            return Ok(());
+        }
+        match c {
+            '[' => self.flow_start(Kind::FlowSequenceStart),
+            '{' => self.flow_start(Kind::FlowMappingStart),
+            ']' => self.flow_end(Kind::FlowSequenceEnd),
+            '}' => self.flow_end(Kind::FlowMappingEnd),
+            ',' => {
+                self.remove_key()?;
+                self.key_allowed = true;
+                self.indicator(Kind::FlowEntry, 1);
+                Ok(())
+            }
+            '-' if is_blank_or_end(next) => self.block_entry(),
+            '?' if flow || is_blank_or_end(next) => self.key(),
+            ':' if flow || is_blank_or_end(next) => self.value(),
+            '*' | '&' => {
+                self.save_key()?;
+                self.key_allowed = false;
+                self.anchor(if c == '*' { Kind::Alias } else { Kind::Anchor })
+            }
+            '!' => {
+                self.save_key()?;
+                self.key_allowed = false;
+                self.tag()
+            }
+            '|' | '>' if !flow => {
+                self.remove_key()?;
+                self.key_allowed = true;
+                self.block_scalar(c == '|')
+            }
+            '\'' | '"' => {
+                self.save_key()?;
+                self.key_allowed = false;
+                self.quoted_scalar(c == '\'')
+            }
+            _ if starts_plain(c, next, flow) => {
+                self.save_key()?;
+                self.key_allowed = false;
+                self.plain_scalar()
+            }
+            _ => Err(self.malformed("found character that cannot start any token")),
+        }
+    }
+
+    /// Steps over blanks, comments and line breaks. A tab may stand where no block can begin.
+    fn to_next_token(&mut self) {
+        loop {
+            while self.cursor.here() == ' '
+                || (self.cursor.here() == '\t' && (self.flow_level > 0 || !self.key_allowed))
+            {
+                self.cursor.skip();
+            }
+            if self.cursor.here() == '#' {
+                self.cursor.skip_comment();
+            }
+            if !is_break(self.cursor.here()) {
+                return;
+            }
+            self.cursor.skip_line();
+            if self.flow_level == 0 {
+                self.key_allowed = true;
+            }
+        }
+    }
+
+    /// Steps over so many characters, which are a token.
+    fn indicator(&mut self, kind: Kind, length: usize) {
+        let start = self.cursor.mark;
+        (0..length).for_each(|_| self.cursor.skip());
+        self.push(kind, start, self.cursor.mark);
+    }
+
+    /// Whether a colon may still turn this into a key: it is on the same line and not too far ahead.
+    fn is_possible(&mut self, at: usize, key: SimpleKey) -> Result<bool, Malformed> {
+        if !key.possible {
+            return Ok(false);
+        }
+        let same_line = key.mark.line == self.cursor.mark.line && !self.ended;
+        if same_line && key.index + LONGEST_KEY >= self.cursor.index {
+            return Ok(true);
+        }
+        if key.required {
+            return Err(self.malformed("could not find expected ':'"));
+        }
+        if let Some(key) = self.keys.get_mut(at) {
+            key.possible = false;
+        }
+        Ok(false)
+    }
+
+    /// Remembers that the token that begins here may be a key.
+    fn save_key(&mut self) -> Result<(), Malformed> {
+        if !self.key_allowed {
+            return Ok(());
+        }
+        self.remove_key()?;
+        let key = SimpleKey {
+            possible: true,
+            required: self.flow_level == 0 && usize::try_from(self.indent) == Ok(self.cursor.column()),
+            token: self.taken + self.tokens.len(),
+            mark: self.cursor.mark,
+            index: self.cursor.index,
+        };
+        let at = self.keys.len() - 1;
+        if let Some(last) = self.keys.last_mut() {
+            *last = key;
+            self.keys_by_token.insert(key.token, at);
+        }
+        Ok(())
+    }
+
+    fn remove_key(&mut self) -> Result<(), Malformed> {
+        if let Some(key) = self.keys.last_mut().filter(|key| key.possible) {
+            if key.required {
+                return Err(self.malformed("could not find expected ':'"));
+            }
+            key.possible = false;
+            self.keys_by_token.remove(&key.token);
+        }
+        Ok(())
+    }
+
+    fn flow_start(&mut self, kind: Kind) -> Result<(), Malformed> {
+        self.save_key()?;
+        let none = SimpleKey { possible: false, required: false, token: 0, mark: self.cursor.mark, index: 0 };
+        self.keys.push(SimpleKey { token: self.taken + self.tokens.len(), ..none });
+        self.flow_level += 1;
+        if self.flow_level > MAX_DEPTH {
+            return Err(self.malformed(format!("exceeded max depth of {MAX_DEPTH}")));
+        }
+        self.key_allowed = true;
+        self.indicator(kind, 1);
+        Ok(())
+    }
+
+    fn flow_end(&mut self, kind: Kind) -> Result<(), Malformed> {
+        self.remove_key()?;
+        if self.flow_level > 0 {
+            self.flow_level -= 1;
+            if let Some(key) = self.keys.pop() {
+                self.keys_by_token.remove(&key.token);
+            }
+        }
+        self.key_allowed = false;
+        self.indicator(kind, 1);
+        Ok(())
+    }
+
+    fn block_entry(&mut self) -> Result<(), Malformed> {
+        if self.flow_level == 0 {
+            if !self.key_allowed {
+                return Err(self.malformed("block sequence entries are not allowed in this context"));
+            }
+            self.roll(self.cursor.mark, None, Kind::BlockSequenceStart)?;
+        }
+        self.remove_key()?;
+        self.key_allowed = true;
+        self.indicator(Kind::BlockEntry, 1);
+        Ok(())
+    }
+
+    fn key(&mut self) -> Result<(), Malformed> {
+        if self.flow_level == 0 {
+            if !self.key_allowed {
+                return Err(self.malformed("mapping keys are not allowed in this context"));
+            }
+            self.roll(self.cursor.mark, None, Kind::BlockMappingStart)?;
+        }
+        self.remove_key()?;
+        self.key_allowed = self.flow_level == 0;
+        self.indicator(Kind::Key, 1);
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<(), Malformed> {
+        let at = self.keys.len() - 1;
+        let key = self.keys.last().copied();
+        if let Some(key) = key
+            && self.is_possible(at, key)?
+        {
+            self.insert(Some(key.token), Kind::Key, key.mark);
+            self.roll(key.mark, Some(key.token), Kind::BlockMappingStart)?;
+            if let Some(key) = self.keys.get_mut(at) {
+                key.possible = false;
+            }
+            self.keys_by_token.remove(&key.token);
+            self.key_allowed = false;
+        } else {
+            if self.flow_level == 0 {
+                if !self.key_allowed {
+                    return Err(self.malformed("mapping values are not allowed in this context"));
+                }
+                self.roll(self.cursor.mark, None, Kind::BlockMappingStart)?;
+            }
+            self.key_allowed = self.flow_level == 0;
+        }
+        self.indicator(Kind::Value, 1);
+        Ok(())
+    }
+
+    /// Opens a block, if this is further in than the innermost one.
+    fn roll(&mut self, mark: Mark, number: Option<usize>, kind: Kind) -> Result<(), Malformed> {
+        let column = isize::try_from(mark.column - 1).unwrap_or(isize::MAX);
+        if self.flow_level == 0 && self.indent < column {
+            self.indents.push(self.indent);
+            self.indent = column;
+            if self.indents.len() > MAX_DEPTH {
+                return Err(self.malformed(format!("exceeded max depth of {MAX_DEPTH}")));
+            }
+            self.insert(number, kind, mark);
+        }
+        Ok(())
+    }
+
+    /// Closes the blocks that are further in than a column.
+    fn unroll(&mut self, column: isize) {
+        while self.flow_level == 0 && self.indent > column {
+            self.insert(None, Kind::BlockEnd, self.cursor.mark);
+            self.indent = self.indents.pop().unwrap_or(-1);
+        }
+    }
+
+    fn stream_end(&mut self) -> Result<(), Malformed> {
+        self.unroll(-1);
+        self.remove_key()?;
+        self.key_allowed = false;
+        self.ended = true;
+        self.push(Kind::StreamEnd, self.cursor.mark, self.cursor.mark);
+        Ok(())
+    }
+}
+
+/// Whether a plain scalar can begin with these two characters.
+fn starts_plain(c: char, next: char, flow: bool) -> bool {
+    match c {
+        '-' => !is_blank(next),
+        '?' | ':' => !flow && !is_blank_or_end(next),
+        _ => !is_blank_or_end(c) && !",[]{}#&*!|>'\"%@`".contains(c),
+    }
+}
