@@ -174,13 +174,15 @@ async fn failed_nodes_are_pointed_back_when_asked(start: Start) {
     cluster.sync(&repository, &[]).await.exits(0);
     let old = cluster.source("a-1").await;
 
-    // A kubelet refuses this; the schema of the configuration has nothing against it.
-    repository.change("a", "maxPods: -5");
+    // What can be known of a configuration is known beforehand; this kubelet refuses it for a reason of its own.
+    cluster.fault("a-1", Some(Fault::ValidateError)).await;
+    repository.change("a", "maxPods: 55");
     let run = cluster.sync(&repository, &["--rollback-on-failure"]).await.exits(5);
     run.says("rolled back").says("failed, rolled back").says("1 failed, 1 not started");
     for node in ["a-1", "a-2"] {
         assert_eq!(cluster.source(node).await, old, "{node}");
     }
+    cluster.fault("a-1", None).await;
     cluster.until_node("a-1", "runs the old configuration again", State::settled).await;
     cluster.down().await;
 }
