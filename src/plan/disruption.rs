@@ -201,8 +201,10 @@ mod tests {
     use crate::desired::{Desired, Rendered};
     use crate::observed::Observed;
 
+    /// A configuration with these fields. A static CPU policy asks for a reservation, so there is always one.
     fn config(fields: &str) -> Rendered {
-        rendered_of("a", fields)
+        let reserved = if fields.contains("kubeReserved") { "" } else { "\nkubeReserved: {cpu: 500m}" };
+        rendered_of("a", &format!("{fields}{reserved}"))
     }
 
     /// A pool that wants these fields and allows this much.
@@ -264,7 +266,7 @@ mod tests {
     #[test]
     fn each_class_has_its_bound() {
         for (fields, class) in [
-            ("logging: {verbosity: 4}", Class::None),
+            ("syncFrequency: 2m", Class::None),
             ("clusterDNS: [10.0.0.1]", Class::Restart),
             ("podPidsLimit: 100", Class::Drain),
             ("cgroupDriver: systemd", Class::Replace),
