@@ -313,7 +313,11 @@ fn every_source_file_is_compiled_and_opens_with_its_purpose() {
     // What cargo takes for a crate by itself: files, and folders with a main.rs.
     for file in &sources {
         let parts: Vec<&str> = file.split('/').collect();
-        if matches!(parts.as_slice(), ["tests" | "benches", _] | ["tests" | "benches", _, "main.rs"]) {
+        let is_crate = matches!(
+            parts.as_slice(),
+            ["tests" | "benches", _] | ["tests" | "benches", _, "main.rs"] | ["fuzz", "fuzz_targets", _]
+        );
+        if is_crate {
             reachable.extend(modules(file, true).into_keys());
         }
     }
@@ -388,8 +392,10 @@ fn texts_are_clean() {
                     .map(|path| format!("{file}:{}: {path}", index + 1)),
             );
         }
-        let as_written =
-            is_in(&file, "tests/data") || file.ends_with(".snap") || file == "LICENSE" || file == "Cargo.lock";
+        let as_written = ["tests/data", "fuzz/corpus"].iter().any(|folder| is_in(&file, folder))
+            || file.ends_with(".snap")
+            || file == "LICENSE"
+            || file == "Cargo.lock";
         if as_written {
             continue;
         }
