@@ -16,10 +16,23 @@ pub(super) struct Explanation {
     pub(super) help: Option<String>,
 }
 
+/// The way out for `{{ .Values.maxPods }}`, which people keep in files that are called YAML.
+pub(super) const TEMPLATE: &str =
+    "if this is a template, render it first: what is read here is what the kubelet would read";
+
 const TAB: &str = "a tab indents this line, and YAML takes spaces alone";
 
 /// Explains a problem of a text. What people do not write by mistake keeps libyaml's words.
 pub(super) fn explain(malformed: &Malformed, text: &str) -> Explanation {
+    let told = in_words(malformed, text);
+    let rest = text.get(told.mark.offset..).unwrap_or_default();
+    if rest.starts_with("{{") || rest.starts_with("{%") {
+        return Explanation { help: Some(TEMPLATE.to_owned()), ..told };
+    }
+    told
+}
+
+fn in_words(malformed: &Malformed, text: &str) -> Explanation {
     let mark = malformed.mark;
     let began = malformed.began.first().copied();
     let said = |message: &str, help: &str| Explanation {

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::malformed::explain;
+use super::malformed::{TEMPLATE, explain};
 use super::parse::{Ledger, Stop};
 use super::resolve::{CORE, key_text, resolve_tagged};
 use super::yaml::{Event, Events, Mark, Properties, Spanned};
@@ -176,7 +176,11 @@ impl Builder<'_, '_> {
                 let message = "an alias stands inside the very value that it refers to";
                 return self.ledger.stop(Finding::error("recursive-alias", message).at(place));
             }
-            None => return self.malformed(&format!("there is no anchor `{name}` above this alias"), place),
+            None => {
+                let message = format!("the file is not valid YAML: there is no anchor `{name}` above this alias");
+                let finding = Finding::error("malformed-yaml", message).at(place);
+                return self.ledger.stop(finding.help("put the value in quotes if it is no alias"));
+            }
         };
         self.decodes = self.decodes.saturating_add(cost.decodes);
         self.aliased = self.aliased.saturating_add(cost.decodes);
@@ -299,7 +303,11 @@ impl Builder<'_, '_> {
     fn key(&mut self, key: &Node) -> Result<Option<String>, Stop> {
         let Value::Scalar(scalar) = &key.value else {
             let message = format!("a key must be text, and this one is {}", key.describe());
-            return self.ledger.stop(Finding::error("malformed-yaml", message).at(key.place.clone()));
+            let mut finding = Finding::error("malformed-yaml", message).at(key.place.clone());
+            if self.text.get(..key.place.offset).is_some_and(|before| before.ends_with('{')) {
+                finding = finding.help(TEMPLATE);
+            }
+            return self.ledger.stop(finding);
         };
         let (reading, ambiguity) = (scalar.read(), scalar.ambiguity());
         let name = key_text(&reading);
