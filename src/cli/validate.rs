@@ -173,7 +173,13 @@ impl Run<'_> {
         }
         if desired.is_some_and(|desired| desired.pools.is_empty()) {
             findings.retain(|finding| finding.code != "no-pools");
-            findings.insert(0, nothing_checked(&format!("{} has no pools", path.display())));
+            let mut nothing = nothing_checked(&format!("{} has no pools", path.display()));
+            if !snapshot.files.is_empty() {
+                // Most likely files on their own, which a folder alone does not say.
+                let help = format!("to check its files one by one: `nodecfg validate {}/*.yaml`", path.display());
+                nothing = nothing.help(help);
+            }
+            findings.insert(0, nothing);
         }
         let prefix = if self.alone { String::new() } else { format!("{}/", path.display()) };
         let (files, others) = by_file(&snapshot, findings, checked, &prefix);

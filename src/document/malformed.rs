@@ -74,7 +74,9 @@ fn in_words(malformed: &Malformed, text: &str) -> Explanation {
         "did not find expected node content" => {
             let (message, help) = match here(text, mark) {
                 Some(c) => (format!("a value should stand where `{c}` does"), "write a value, or remove what has none"),
-                None => ("the text ends where a value should stand".to_owned(), "write the value"),
+                None => {
+                    ("the text ends where a value should stand".to_owned(), "write the value, and close what is open")
+                }
             };
             since("what it would be part of begins here", said(&message, help))
         }

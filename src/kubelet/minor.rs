@@ -83,15 +83,16 @@ mod tests {
         ] {
             assert_eq!(Minor::parse(text), minor.map(Minor), "{text}");
         }
-        assert_eq!(Minor::parse_known("v1.37.0-beta.0"), Ok(NEWEST));
+        assert_eq!(Minor::parse_known(&format!("v{NEWEST}.0-beta.0")), Ok(NEWEST));
+        let next = Minor(NEWEST.0 + 1).to_string();
         for (text, problem) in [
-            ("1.15", "nothing is known of kubelet 1.15, only of 1.16 to 1.37"),
-            ("1.38", "nothing is known of kubelet 1.38, only of 1.16 to 1.37"),
-            ("latest", "\"latest\" is no Kubernetes version, such as 1.36"),
+            ("1.15", format!("nothing is known of kubelet 1.15, only of 1.16 to {NEWEST}")),
+            (&next, format!("nothing is known of kubelet {next}, only of 1.16 to {NEWEST}")),
+            ("latest", format!("\"latest\" is no Kubernetes version, such as {NEWEST_RELEASED}")),
         ] {
-            assert_eq!(Minor::parse_known(text), Err(problem.to_owned()));
+            assert_eq!(Minor::parse_known(text), Err(problem));
         }
         assert!(NEWEST_RELEASED.is_known());
-        assert!(Minor(16).is_known() && Minor(37).is_known() && !Minor(15).is_known() && !Minor(38).is_known());
+        assert!(OLDEST.is_known() && NEWEST.is_known() && !Minor(15).is_known() && !Minor(NEWEST.0 + 1).is_known());
     }
 }

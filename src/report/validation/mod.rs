@@ -1,7 +1,7 @@
 //! What `validate` reports: a stream of batches, each the files of one repository or one file on its own, and totals at
 //! the end. One renderer per format; none of them keeps a text, so that any number of files can pass.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use super::Format;
@@ -138,8 +138,15 @@ impl Totals {
                 Severity::Note => self.notes += 1,
             }
         }
+        // Pools that share a base share its questions.
+        let questions: BTreeSet<(String, Place)> = batch
+            .files
+            .iter()
+            .flat_map(|file| unknown(&file.verdicts))
+            .map(|question| (question.message, question.place))
+            .collect();
+        self.unknown += questions.len();
         for file in batch.files {
-            self.unknown += unknown(&file.verdicts).len();
             for verdict in &file.verdicts {
                 self.kubelets.entry(verdict.minor).or_default().add(&file.file, verdict);
             }

@@ -8,6 +8,7 @@ use super::{GROUPS, check};
 use crate::document::Document;
 use crate::kubelet::Minor;
 use crate::kubelet::gates::Enabled;
+use crate::kubelet::minor::NEWEST;
 use crate::kubelet::rules::{self, RuleStage};
 use crate::verdict::{Config, Refusal, gates};
 
@@ -126,12 +127,12 @@ fn a_rule_holds_in_its_versions_only() {
         ("evictionHard: {containerfs.available: 10%}", "evictionHard.containerfs.available", 16..=28),
         ("iptablesDropBit: 14", "iptablesDropBit", 16..=27),
         ("containerLogMaxFiles: 1", "containerLogMaxFiles", 24..=32),
-        ("tlsCurvePreferences: [1]", "tlsCurvePreferences[0]", 36..=37),
+        ("tlsCurvePreferences: [1]", "tlsCurvePreferences[0]", 36..=NEWEST.0),
         ("tlsCipherSuites: [TLS_AES_256_GCM_SHA384]", "tlsCipherSuites[0]", 16..=18),
         ("allowedUnsafeSysctls: [net/core/somaxconn]", "allowedUnsafeSysctls[0]", 16..=22),
-        ("memoryManagerPolicy: none", "memoryManagerPolicy", 21..=37),
-        ("cpuManagerPolicyOptions: {full-pcpus-only: 'true'}", "cpuManagerPolicyOptions", 22..=37),
-        ("cpuManagerPolicy: stat", "cpuManagerPolicy", 16..=37),
+        ("memoryManagerPolicy: none", "memoryManagerPolicy", 21..=NEWEST.0),
+        ("cpuManagerPolicyOptions: {full-pcpus-only: 'true'}", "cpuManagerPolicyOptions", 22..=NEWEST.0),
+        ("cpuManagerPolicy: stat", "cpuManagerPolicy", 16..=NEWEST.0),
     ] {
         for minor in Minor::all() {
             let refusals = refused(text, minor.0);
@@ -165,7 +166,7 @@ fn refusals_point_at_the_entry() {
 proptest! {
     /// Any text may stand where the kubelet reads one, and no version panics or takes long.
     #[test]
-    fn any_texts_are_judged(key in "[a-z.-]{0,12}", text in "\\PC{0,40}", cpus in "[-+0-9,]{0,30}", minor in 16_u32..=37) {
+    fn any_texts_are_judged(key in "[a-z.-]{0,12}", text in "\\PC{0,40}", cpus in "[-+0-9,]{0,30}", minor in 16_u32..=NEWEST.0) {
         let text = serde_json::to_string(&text).unwrap();
         let mut file = format!("cpuManagerPolicy: static\nmemoryManagerPolicy: Static\nreservedSystemCPUs: '{cpus}'\n");
         for path in ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "kubeReserved", "cpuManagerPolicyOptions"] {
