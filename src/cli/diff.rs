@@ -30,13 +30,13 @@ Examples:
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let loaded = args.repository.load()?;
-    warn(&loaded, terminal)?;
+    warn(&loaded, verbose, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, false, terminal)?;
     let Planned { plan, .. } =
         plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate())).await?;
-    warn_of_plan(&plan, &loaded, format, terminal)?;
+    warn_of_plan(&plan, &loaded, format, verbose, terminal)?;
     write_plan(&plan, format, verbose, terminal)?;
     Ok(if plan.has_changes() { Exit::Changes } else { Exit::Done })
 }

@@ -18,8 +18,8 @@ pub(super) struct Planned {
 }
 
 /// Says what the repository's author may want to know, on standard error.
-pub(super) fn warn(loaded: &Loaded, terminal: &mut Terminal) -> Result<(), Failure> {
-    Ok(findings::each(&mut terminal.err, &loaded.snapshot, loaded.findings.iter())?)
+pub(super) fn warn(loaded: &Loaded, verbose: u8, terminal: &mut Terminal) -> Result<(), Failure> {
+    Ok(findings::remarks(&mut terminal.err, &loaded.snapshot, loaded.findings.iter(), verbose > 0)?)
 }
 
 /// The same of what came out with the versions of the nodes. Programs read it in the plan.
@@ -27,6 +27,7 @@ pub(super) fn warn_of_plan(
     plan: &Plan,
     loaded: &Loaded,
     format: Format,
+    verbose: u8,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     if matches!(format, Format::Json | Format::Yaml) {
@@ -34,7 +35,7 @@ pub(super) fn warn_of_plan(
     }
     // What was said of the repository need not be said again.
     let new = plan.findings.iter().filter(|finding| !loaded.findings.contains(finding));
-    Ok(findings::each(&mut terminal.err, &loaded.snapshot, new)?)
+    Ok(findings::remarks(&mut terminal.err, &loaded.snapshot, new, verbose > 0)?)
 }
 
 /// Looks at the cluster, makes the plan, and checks its invariants.

@@ -60,7 +60,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         run::require_stream_format(format)?;
     }
     let loaded = args.repository.load()?;
-    warn(&loaded, terminal)?;
+    warn(&loaded, verbose, terminal)?;
     let keys = label_keys(&loaded.desired);
     let sandbox = args.sandbox.fitted(&loaded, terminal).await?;
     let reader = match &sandbox {
@@ -73,7 +73,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let options = args.allowances.options(namespace, args.repository.gate());
     let exit = if args.dry_run {
         let planned = plan(&loaded, &reader, options).await?;
-        warn_of_plan(&planned.plan, &loaded, format, terminal)?;
+        warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
         diff::write_plan(&planned.plan, format, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
@@ -121,7 +121,7 @@ impl Args {
             return Err(Failure::Problems { problems: refusals, snapshot: Box::new(loaded.snapshot.clone()) });
         }
         if plan.has_changes() {
-            warn_of_plan(&plan, loaded, format, terminal)?;
+            warn_of_plan(&plan, loaded, format, verbose, terminal)?;
         }
         let mut audience = Audience::gather(&plan, Purpose::Sync, format, verbose, terminal)?;
         let rollout = Rollout {

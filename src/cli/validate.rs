@@ -57,6 +57,7 @@ pub(super) fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Termina
         args,
         checks: args.checks(),
         alone: targets.len() == 1,
+        verbose: verbose > 0,
         renderer: renderer(shape, verbose > 0, location.clone()),
         totals: Totals::default(),
         annotated: actions::are_here().then_some(location),
@@ -127,6 +128,7 @@ struct Run<'a> {
     checks: Checks,
     /// Whether there is one target only: then paths within a repository need not say which.
     alone: bool,
+    verbose: bool,
     renderer: Box<dyn Renderer>,
     totals: Totals,
     /// Where annotations point, if any are wanted.
@@ -193,7 +195,7 @@ impl Run<'_> {
         self.totals.add(batch);
         self.renderer.batch(&mut terminal.out, batch)?;
         if let Some(location) = &self.annotated {
-            annotations::write(&mut terminal.err, batch, location)?;
+            annotations::write(&mut terminal.err, batch, location, self.verbose)?;
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     run::require_stream_format(format)?;
     let loaded = args.repository.load()?;
-    warn(&loaded, terminal)?;
+    warn(&loaded, verbose, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let namespace = args.cluster.namespace(Some(&loaded.desired))?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, true, terminal)?;

@@ -27,7 +27,14 @@ pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
             findings.push(finding.at(node.place.clone()).field(key).help(format!("write {key}: {wanted}")));
         }
     }
-    object(map, "", "", findings);
+    // The fields of another kind of object are not those of a KubeletConfiguration that is misspelt.
+    let said = |key: &str| document.root.get(key).and_then(|node| node.text());
+    let group = API_VERSION.split('/').next().unwrap_or_default();
+    let other = said("kind").is_some_and(|kind| kind != KIND)
+        && said("apiVersion").is_some_and(|version| version.split('/').next() != Some(group));
+    if !other {
+        object(map, "", "", findings);
+    }
 }
 
 /// Checks that a rendered document says what it is. nodecfg adds neither: what the repository says is what nodes get.

@@ -13,6 +13,7 @@ use crate::finding::{Finding, Place};
 mod canonical;
 mod changes;
 mod json;
+mod malformed;
 mod merge;
 mod parse;
 mod patch;

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::malformed::{TEMPLATE, explain};
 use super::parse::{Ledger, Stop};
 use super::resolve::{CORE, key_text, resolve_tagged};
 use super::yaml::{Event, Events, Mark, Properties, Spanned};
@@ -17,7 +18,8 @@ use crate::finding::{Finding, Place};
 
 /// Reads the first document.
 pub(super) fn read(text: &str, ledger: &mut Ledger) -> Result<Node, Stop> {
-    let mut builder = Builder { events: Events::new(text), ledger, anchors: BTreeMap::new(), decodes: 1, aliased: 0 };
+    let mut builder =
+        Builder { text, events: Events::new(text), ledger, anchors: BTreeMap::new(), decodes: 1, aliased: 0 };
     let root = match builder.next()? {
         Spanned { event: Event::StreamEnd, .. } => None,
         _ => {
@@ -58,6 +60,7 @@ struct Cost {
 }
 
 struct Builder<'a, 'l> {
+    text: &'a str,
     events: Events<'a>,
     ledger: &'l mut Ledger,
     anchors: BTreeMap<String, Anchor>,
@@ -83,8 +86,13 @@ impl Builder<'_, '_> {
 
     fn next(&mut self) -> Result<Spanned, Stop> {
         self.events.next().or_else(|error| {
-            let finding = Finding::error("malformed-yaml", format!("the file is not valid YAML: {}", error.problem))
-                .at(self.place(error.mark, error.mark));
+            let told = explain(&error, self.text);
+            let mut finding = Finding::error("malformed-yaml", format!("the file is not valid YAML: {}", told.message))
+                .at(self.place(told.mark, told.mark));
+            for (mark, words) in told.related {
+                finding = finding.related(self.place(mark, mark), words);
+            }
+            finding.help = told.help;
             self.ledger.stop(finding)
         })
     }
@@ -168,7 +176,11 @@ impl Builder<'_, '_> {
                 let message = "an alias stands inside the very value that it refers to";
                 return self.ledger.stop(Finding::error("recursive-alias", message).at(place));
             }
-            None => return self.malformed(&format!("there is no anchor `{name}` above this alias"), place),
+            None => {
+                let message = format!("the file is not valid YAML: there is no anchor `{name}` above this alias");
+                let finding = Finding::error("malformed-yaml", message).at(place);
+                return self.ledger.stop(finding.help("put the value in quotes if it is no alias"));
+            }
         };
         self.decodes = self.decodes.saturating_add(cost.decodes);
         self.aliased = self.aliased.saturating_add(cost.decodes);
@@ -291,7 +303,11 @@ impl Builder<'_, '_> {
     fn key(&mut self, key: &Node) -> Result<Option<String>, Stop> {
         let Value::Scalar(scalar) = &key.value else {
             let message = format!("a key must be text, and this one is {}", key.describe());
-            return self.ledger.stop(Finding::error("malformed-yaml", message).at(key.place.clone()));
+            let mut finding = Finding::error("malformed-yaml", message).at(key.place.clone());
+            if self.text.get(..key.place.offset).is_some_and(|before| before.ends_with('{')) {
+                finding = finding.help(TEMPLATE);
+            }
+            return self.ledger.stop(finding);
         };
         let (reading, ambiguity) = (scalar.read(), scalar.ambiguity());
         let name = key_text(&reading);

@@ -182,12 +182,12 @@ fn handler() -> GraphicalReportHandler {
     GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(WIDTH).with_links(false)
 }
 
-/// Writes every finding and a last line. `pools` is how many pools were found good.
+/// Writes every error and warning and a last line, which also counts the notes. `pools` is how many pools were found good.
 ///
 /// # Errors
 /// When the writer does.
 pub fn text(out: &mut dyn Write, snapshot: &Snapshot, findings: &[Finding], pools: usize) -> io::Result<()> {
-    each(out, snapshot, findings.iter())?;
+    each(out, snapshot, findings.iter().filter(|finding| finding.severity != Severity::Note))?;
     writeln!(out, "{}", verdict(findings, pools))
 }
 
@@ -202,6 +202,30 @@ pub fn each<'f>(out: &mut dyn Write, texts: &dyn Texts, findings: impl Iterator<
         writeln!(out, "{}\n", report.trim_end())?;
     }
     Ok(())
+}
+
+/// Writes errors and warnings, and notes when they are asked for; else how many there are, if any.
+///
+/// # Errors
+/// When the writer does.
+pub fn remarks<'f>(
+    out: &mut dyn Write,
+    texts: &dyn Texts,
+    findings: impl Iterator<Item = &'f Finding>,
+    verbose: bool,
+) -> io::Result<()> {
+    let (notes, loud): (Vec<_>, Vec<_>) = findings.partition(|finding| finding.severity == Severity::Note && !verbose);
+    each(out, texts, loud.into_iter())?;
+    if !notes.is_empty() {
+        writeln!(out, "{}\n", quiet(format!("{}: -v shows {}", count(notes.len(), "note"), them(notes.len()))))?;
+    }
+    Ok(())
+}
+
+/// `it` for one, `them` for others.
+#[must_use]
+pub fn them(number: usize) -> &'static str {
+    if number == 1 { "it" } else { "them" }
 }
 
 fn verdict(findings: &[Finding], pools: usize) -> String {

@@ -6,6 +6,7 @@
 use std::io;
 
 pub mod bars;
+pub mod codes;
 pub mod disruption;
 pub mod explain;
 pub mod field;

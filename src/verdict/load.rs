@@ -239,7 +239,10 @@ fn way_out(shape: &Shape<'_>, node: &Node, types: &[FieldType]) -> Option<String
         Shape::Text(text) => {
             let plain = crate::document::Scalar::plain(*text);
             let fits = match plain.read() {
-                Reading::Bool(_) => takes(FieldType::Boolean),
+                // Not `off` without its quotes, which readers disagree on.
+                Reading::Bool(value) if takes(FieldType::Boolean) => {
+                    return Some(format!("write {value}, without quotes"));
+                }
                 Reading::Int(_) => takes(FieldType::Integer) || takes(FieldType::Number),
                 Reading::Float(_) => takes(FieldType::Number),
                 _ => false,

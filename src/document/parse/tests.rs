@@ -1,7 +1,6 @@
 //! Reading texts: places, refusals and bounds.
 
 use super::*;
-use crate::document::MAX_DEPTH;
 
 fn codes(text: &str) -> Vec<(&'static str, usize)> {
     let parsed = parse("f.yaml", text);

@@ -42,13 +42,24 @@ pub(in crate::document) struct Events<'a> {
     state: State,
     states: Vec<State>,
     handles: Handles,
+    /// Where the lists and maps that are open began.
+    open: Vec<Mark>,
+    /// Where the list or map began that has just ended.
+    ended: Option<Mark>,
 }
 
 type Read = Result<Spanned, Malformed>;
 
 impl<'a> Events<'a> {
     pub(in crate::document) fn new(text: &'a str) -> Self {
-        Self { scanner: Scanner::new(text), state: State::FirstDocument, states: Vec::new(), handles: Handles::none() }
+        Self {
+            scanner: Scanner::new(text),
+            state: State::FirstDocument,
+            states: Vec::new(),
+            handles: Handles::none(),
+            open: Vec::new(),
+            ended: None,
+        }
     }
 
     /// The next event. After the stream's end there is nothing but its end.
@@ -56,6 +67,24 @@ impl<'a> Events<'a> {
     /// # Errors
     /// Why the text is no YAML. Nothing can be read after that.
     pub(in crate::document) fn next(&mut self) -> Read {
+        let spanned = self.read()?;
+        self.ended = match &spanned.event {
+            Event::SequenceStart(_) | Event::MappingStart(_) => {
+                self.open.push(spanned.start);
+                None
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.open.pop(),
+            _ => None,
+        };
+        Ok(spanned)
+    }
+
+    /// What is malformed in the list or map that is open.
+    fn unlike(&self, problem: &str, mark: Mark) -> Malformed {
+        Malformed::new(problem, mark).began(self.open.last().copied().into_iter().chain(self.ended))
+    }
+
+    fn read(&mut self) -> Read {
         match self.state {
             State::FirstDocument => self.document_start(true),
             State::NextDocument => self.document_start(false),
@@ -247,7 +276,7 @@ impl<'a> Events<'a> {
                 self.pop();
                 return Ok(Self::empty(properties, spot.unwrap_or(start), end));
             }
-            _ => return Err(Malformed::new("did not find expected node content", at)),
+            _ => return Err(self.unlike("did not find expected node content", at)),
         };
         Ok(Spanned { event, start, end: after })
     }
@@ -267,7 +296,7 @@ impl<'a> Events<'a> {
                 self.node(true, false)
             }
             (Kind::BlockEnd, ..) => self.end_of(Event::SequenceEnd),
-            (_, start, _) => Err(Malformed::new("did not find expected '-' indicator", start)),
+            (_, start, _) => Err(self.unlike("did not find expected '-' indicator", start)),
         }
     }
 
@@ -303,7 +332,7 @@ impl<'a> Events<'a> {
                 self.node(true, true)
             }
             (Kind::BlockEnd, ..) => self.end_of(Event::MappingEnd),
-            (_, start, _) => Err(Malformed::new("did not find expected key", start)),
+            (_, start, _) => Err(self.unlike("did not find expected key", start)),
         }
     }
 
@@ -330,7 +359,7 @@ impl<'a> Events<'a> {
         if kind != Kind::FlowSequenceEnd {
             if !first {
                 if kind != Kind::FlowEntry {
-                    return Err(Malformed::new("did not find expected ',' or ']'", start));
+                    return Err(self.unlike("did not find expected ',' or ']'", start));
                 }
                 self.scanner.take()?;
                 (kind, start, end) = self.scanner.peek()?;
@@ -379,7 +408,7 @@ impl<'a> Events<'a> {
         if kind != Kind::FlowMappingEnd {
             if !first {
                 if kind != Kind::FlowEntry {
-                    return Err(Malformed::new("did not find expected ',' or '}'", start));
+                    return Err(self.unlike("did not find expected ',' or '}'", start));
                 }
                 self.scanner.take()?;
                 kind = self.scanner.peek()?.0;

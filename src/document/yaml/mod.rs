@@ -59,12 +59,21 @@ pub(super) struct Spanned {
 /// Why a text is no YAML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Malformed {
+    /// libyaml's words.
     pub(super) problem: String,
+    /// Where it gave up.
     pub(super) mark: Mark,
+    /// Where what it gave up on began: the quote, the key, the list or map and the one within that just ended.
+    pub(super) began: Vec<Mark>,
 }
 
 impl Malformed {
     fn new(problem: impl Into<String>, mark: Mark) -> Self {
-        Self { problem: problem.into(), mark }
+        Self { problem: problem.into(), mark, began: Vec::new() }
+    }
+
+    fn began(mut self, marks: impl IntoIterator<Item = Mark>) -> Self {
+        self.began.extend(marks);
+        self
     }
 }

@@ -96,10 +96,10 @@ impl Scanner<'_> {
         let mut text = String::new();
         loop {
             if self.cursor.document_indicator().is_some() {
-                return Err(self.malformed("found unexpected document indicator"));
+                return Err(self.malformed("found unexpected document indicator").began([start]));
             }
             if self.cursor.here() == '\0' {
-                return Err(self.malformed("found unexpected end of stream"));
+                return Err(self.malformed("found unexpected end of stream").began([start]));
             }
             let mut gap = Gap::default();
             while !is_blank_or_end(self.cursor.here()) {

@@ -75,6 +75,8 @@ pub(super) struct Scanner<'a> {
     pub(super) indent: isize,
     indents: Vec<isize>,
     ended: bool,
+    /// Where the last scalar began, if nothing came after it.
+    scalar: Option<Mark>,
 }
 
 impl<'a> Scanner<'a> {
@@ -92,6 +94,7 @@ impl<'a> Scanner<'a> {
             indent: -1,
             indents: Vec::new(),
             ended: false,
+            scalar: None,
         }
     }
 
@@ -130,6 +133,7 @@ impl<'a> Scanner<'a> {
     }
 
     pub(super) fn push_text(&mut self, kind: Kind, start: Mark, end: Mark, text: String, suffix: String) {
+        self.scalar = matches!(kind, Kind::Scalar(_)).then_some(start);
         self.tokens.push_back(Token { kind, start, end, text, suffix });
     }
 
@@ -259,7 +263,7 @@ impl<'a> Scanner<'a> {
             return Ok(true);
         }
         if key.required {
-            return Err(self.malformed("could not find expected ':'"));
+            return Err(self.malformed("could not find expected ':'").began([key.mark]));
         }
         if let Some(key) = self.keys.get_mut(at) {
             key.possible = false;
@@ -291,7 +295,8 @@ impl<'a> Scanner<'a> {
     fn remove_key(&mut self) -> Result<(), Malformed> {
         if let Some(key) = self.keys.last_mut().filter(|key| key.possible) {
             if key.required {
-                return Err(self.malformed("could not find expected ':'"));
+                let mark = key.mark;
+                return Err(self.malformed("could not find expected ':'").began([mark]));
             }
             key.possible = false;
             self.keys_by_token.remove(&key.token);
@@ -367,7 +372,8 @@ impl<'a> Scanner<'a> {
         } else {
             if self.flow_level == 0 {
                 if !self.key_allowed {
-                    return Err(self.malformed("mapping values are not allowed in this context"));
+                    let problem = self.malformed("mapping values are not allowed in this context");
+                    return Err(problem.began(self.scalar));
                 }
                 self.roll(self.cursor.mark, None, Kind::BlockMappingStart)?;
             }

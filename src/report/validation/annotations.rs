@@ -6,12 +6,13 @@ use super::{Batch, Location};
 use crate::finding::{Finding, Severity};
 use crate::report::findings::who;
 
-/// Writes a command for every finding of a batch.
+/// Writes a command for every error and warning of a batch, and for notes when they are asked for: GitHub shows ten
+/// annotations of a kind for a step, and notes are for those who look for them.
 ///
 /// # Errors
 /// When the writer does.
-pub fn write(out: &mut dyn Write, batch: &Batch<'_>, location: &Location) -> io::Result<()> {
-    for finding in batch.all() {
+pub fn write(out: &mut dyn Write, batch: &Batch<'_>, location: &Location, verbose: bool) -> io::Result<()> {
+    for finding in batch.all().filter(|finding| verbose || finding.severity != Severity::Note) {
         writeln!(out, "{}", command(finding, batch.root, location))?;
     }
     Ok(())

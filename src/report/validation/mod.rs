@@ -51,7 +51,7 @@ impl Batch<'_> {
 }
 
 /// What kubelets of one version said.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Configurations that it accepts.
     pub accepted: usize,
@@ -59,6 +59,52 @@ pub struct Answers {
     pub refused: usize,
     /// Configurations that it accepts and would not start on.
     pub not_starting: usize,
+    /// The first of those that it does not run, by file: what it refuses, and what it would not start on.
+    named: (Vec<String>, Vec<String>),
+}
+
+/// How many files are named in a summary.
+const NAMED: usize = 3;
+
+impl Answers {
+    fn add(&mut self, file: &str, verdict: &Verdict) {
+        let list = if !verdict.accepted() {
+            self.refused += 1;
+            &mut self.named.0
+        } else {
+            self.accepted += 1;
+            if verdict.runs() {
+                return;
+            }
+            self.not_starting += 1;
+            &mut self.named.1
+        };
+        if list.len() < NAMED {
+            list.push(file.to_owned());
+        }
+    }
+
+    /// What the kubelet does, in parts, each with whether it is good: `accepts 2`, `refuses 1: pools/gpu/kubelet.yaml`.
+    fn said(&self) -> Vec<(bool, String)> {
+        let one = self.accepted + self.refused == 1;
+        let of = |names: &[String], number: usize| match number - names.len() {
+            0 => names.join(", "),
+            more => format!("{} and {more} more", names.join(", ")),
+        };
+        let mut said = Vec::new();
+        if self.accepted > 0 {
+            said.push((true, if one { "accepts it".to_owned() } else { format!("accepts {}", self.accepted) }));
+        }
+        if self.not_starting > 0 {
+            let text = format!("would not start on {}: {}", self.not_starting, of(&self.named.1, self.not_starting));
+            said.push((false, if one { "would not start on it".to_owned() } else { text }));
+        }
+        if self.refused > 0 {
+            let text = format!("refuses {}: {}", self.refused, of(&self.named.0, self.refused));
+            said.push((false, if one { "refuses it".to_owned() } else { text }));
+        }
+        said
+    }
 }
 
 /// The sum of all batches.
@@ -95,13 +141,7 @@ impl Totals {
         for file in batch.files {
             self.unknown += unknown(&file.verdicts).len();
             for verdict in &file.verdicts {
-                let answers = self.kubelets.entry(verdict.minor).or_default();
-                if verdict.accepted() {
-                    answers.accepted += 1;
-                } else {
-                    answers.refused += 1;
-                }
-                answers.not_starting += usize::from(verdict.accepted() && !verdict.runs());
+                self.kubelets.entry(verdict.minor).or_default().add(&file.file, verdict);
             }
         }
     }
@@ -173,7 +213,7 @@ pub enum Shape {
     Junit,
 }
 
-/// The renderer of a format. `verbose`: also what only the host can tell. `location` says where files are to those who look
+/// The renderer of a format. `verbose`: people also get notes and what only the host can tell; programs always do. `location` says where files are to those who look
 /// at them from elsewhere, such as a code scanning service.
 #[must_use]
 pub fn renderer(shape: Shape, verbose: bool, location: Location) -> Box<dyn Renderer> {
@@ -181,7 +221,7 @@ pub fn renderer(shape: Shape, verbose: bool, location: Location) -> Box<dyn Rend
         Shape::Format(Format::Text) => Box::new(plain::Plain { verbose }),
         Shape::Format(Format::Json) => Box::new(tree::Tree::json()),
         Shape::Format(Format::Yaml) => Box::new(tree::Tree::yaml()),
-        Shape::Format(Format::Markdown) => Box::new(table::Table::default()),
+        Shape::Format(Format::Markdown) => Box::new(table::Table::new(verbose)),
         Shape::Sarif => Box::new(sarif::Sarif::new(location)),
         Shape::Junit => Box::new(junit::Junit::default()),
     }

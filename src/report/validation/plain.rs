@@ -1,23 +1,32 @@
-//! The report for people: every finding with its source line, and a summary.
+//! The report for people: errors and warnings with their source lines, notes when they are asked for, and a summary.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::{Batch, HostQuestion, Renderer, Totals, unknown};
+use crate::finding::Severity;
 use crate::report::style::{bad, good, quiet, warning};
 use crate::report::{count, findings};
 
 pub(super) struct Plain {
-    /// Whether what only the host can tell is listed.
+    /// Whether notes are shown, and what only the host can tell.
     pub verbose: bool,
 }
 
 impl Renderer for Plain {
     fn batch(&mut self, out: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
-        findings::each(out, batch.texts, batch.all())?;
+        findings::each(
+            out,
+            batch.texts,
+            batch.all().filter(|finding| self.verbose || finding.severity != Severity::Note),
+        )?;
         if self.verbose {
-            for file in batch.files {
-                for question in unknown(&file.verdicts) {
-                    writeln!(out, "{} {}", quiet("host:"), sentence(&question))?;
+            // Pools that share a base share its questions.
+            let mut asked = BTreeSet::new();
+            for question in batch.files.iter().flat_map(|file| unknown(&file.verdicts)) {
+                let sentence = sentence(&question);
+                if asked.insert(sentence.clone()) {
+                    writeln!(out, "{} {sentence}", quiet("host:"))?;
                 }
             }
         }
@@ -30,22 +39,24 @@ impl Renderer for Plain {
         }
         writeln!(out, "{}", verdict(totals))?;
         for (minor, answers) in &totals.kubelets {
-            let mut said = Vec::new();
-            if answers.accepted > 0 {
-                said.push(format!("accepts {}", answers.accepted));
-            }
-            if answers.not_starting > 0 {
-                said.push(bad(format!("would not start on {} of them", answers.not_starting)));
-            }
-            if answers.refused > 0 {
-                said.push(bad(format!("refuses {}", answers.refused)));
-            }
+            let said: Vec<String> =
+                answers.said().into_iter().map(|(fine, text)| if fine { text } else { bad(text) }).collect();
             let assumed = if totals.assumed == Some(*minor) { " (assumed: see --kubernetes-version)" } else { "" };
             writeln!(out, "  kubelet {minor}{}: {}", quiet(assumed), said.join(", "))?;
         }
-        if totals.unknown > 0 && !self.verbose {
-            let things = count(totals.unknown, "thing");
-            writeln!(out, "  {}", quiet(format!("{things} that only a node's host can tell: -v lists them")))?;
+        if self.verbose {
+            return Ok(());
+        }
+        let mut more = Vec::new();
+        if totals.notes > 0 {
+            more.push(count(totals.notes, "note"));
+        }
+        if totals.unknown > 0 {
+            more.push(format!("{} that only a node's host can tell", count(totals.unknown, "thing")));
+        }
+        if !more.is_empty() {
+            let shown = findings::them(totals.notes + totals.unknown);
+            writeln!(out, "  {}", quiet(format!("{}: -v shows {shown}", more.join(", "))))?;
         }
         Ok(())
     }
@@ -68,9 +79,6 @@ fn verdict(totals: &Totals) -> String {
     }
     if totals.warnings > 0 {
         parts.push(warning(count(totals.warnings, "warning")));
-    }
-    if totals.notes > 0 {
-        parts.push(quiet(count(totals.notes, "note")));
     }
     let word = if totals.is_valid() { good("Valid:") } else { bad("Invalid:") };
     format!("{word} {}", parts.join(", "))

@@ -7,9 +7,8 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Batch, Location, Renderer, Totals};
-use crate::advice::table as advice;
 use crate::finding::{Finding, Place, Severity};
-use crate::kubelet::rules;
+use crate::report::codes;
 use crate::report::findings::{Texts, who};
 
 /// The most results that GitHub takes of one run; it refuses a file with more ("SARIF support for code scanning").
@@ -132,49 +131,24 @@ impl Renderer for Sarif {
     }
 }
 
-/// What is known of a code: the sentence and the source of a rule of the kubelet or of a piece of advice, or what nodecfg
-/// means by it.
+/// What is known of a code, with all that GitHub asks of a rule.
 fn descriptor(code: &str) -> Value {
-    let told = |says: &str, source: &str, tag: &str| {
-        json!({
-            "id": code,
-            "shortDescription": {"text": says},
-            "help": {"text": format!("{says}\nSource: {source}")},
-            "properties": {"tags": [tag]},
-        })
+    let known = codes::lookup(code);
+    let says = known.map_or_else(|| code.replace('-', " "), |code| code.says.to_owned());
+    let help = match known.and_then(|code| code.source) {
+        Some(source) => format!("{says}\nSource: {source}"),
+        None => says.clone(),
     };
-    if let Some(advice) = advice::lookup(code) {
-        return told(&advice.says, &advice.source, "nodecfg");
-    }
-    match rules::lookup(code) {
-        Some(rule) => told(&rule.says, &rule.source, "kubelet"),
-        None => {
-            let text = OWN
-                .iter()
-                .find(|(own, _)| *own == code)
-                .map_or_else(|| code.replace('-', " "), |(_, says)| (*says).to_owned());
-            json!({
-                "id": code,
-                "shortDescription": {"text": text},
-                "help": {"text": text},
-                "properties": {"tags": ["nodecfg"]},
-            })
-        }
-    }
+    let tag = if known.is_some_and(|code| code.is_rule) { "kubelet" } else { "nodecfg" };
+    json!({
+        "id": code,
+        "shortDescription": {"text": says},
+        "fullDescription": {"text": says},
+        "help": {"text": help},
+        "defaultConfiguration": {"level": level(known.map_or(Severity::Warning, |code| code.severity))},
+        "properties": {"tags": [tag]},
+    })
 }
-
-/// nodecfg's own findings whose code does not say it all.
-const OWN: [(&str, &str); 9] = [
-    ("ambiguous-merge-key", "A merge key below a key that it also brings in is read differently by different readers."),
-    ("ambiguous-scalar", "A plain scalar is read as different values by the kubelet and by YAML 1.2 readers."),
-    ("duplicate-key", "A key appears twice in one map; the kubelet takes one of them without a word."),
-    ("field-not-in-version", "A field that the kubelet's version does not know is dropped without a word."),
-    ("key-not-text", "A key that is not text is read differently by different readers."),
-    ("nothing-checked", "No configuration was found where one was expected."),
-    ("second-document", "The kubelet reads only the first YAML document of a file."),
-    ("unknown-field", "A field that no kubelet knows is dropped without a word."),
-    ("wrong-type", "A value is not of the type that its field takes."),
-];
 
 fn level(severity: Severity) -> &'static str {
     match severity {

@@ -3,17 +3,27 @@
 use std::io::{self, Write};
 
 use super::{Batch, Renderer, Totals};
+use crate::finding::Severity;
 use crate::report::count;
-use crate::report::findings::{kubelets, row};
+use crate::report::findings::{kubelets, row, them};
+use crate::report::markdown::prose;
 
-#[derive(Default)]
 pub(super) struct Table {
+    /// Whether notes have rows.
+    verbose: bool,
     rows: Vec<String>,
+}
+
+impl Table {
+    pub(super) fn new(verbose: bool) -> Self {
+        Self { verbose, rows: Vec::new() }
+    }
 }
 
 impl Renderer for Table {
     fn batch(&mut self, _: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
-        self.rows.extend(batch.all().map(row));
+        let shown = batch.all().filter(|finding| self.verbose || finding.severity != Severity::Note);
+        self.rows.extend(shown.map(row));
         Ok(())
     }
 
@@ -24,7 +34,8 @@ impl Renderer for Table {
             (pools, files) => format!("{}, {}", count(pools, "pool"), count(files, "file")),
         };
         if self.rows.is_empty() {
-            writeln!(out, "**nodecfg**: {checked} valid, nothing to report.")?;
+            let rest = if totals.notes == 0 { ", nothing to report" } else { "" };
+            writeln!(out, "**nodecfg**: {checked} valid{rest}.")?;
         } else if totals.is_valid() {
             writeln!(out, "### nodecfg: {checked} valid\n")?;
         } else {
@@ -38,14 +49,11 @@ impl Renderer for Table {
         }
         for (minor, answers) in &totals.kubelets {
             let assumed = if totals.assumed == Some(*minor) { " (assumed)" } else { "" };
-            let mut said = vec![format!("accepts {}", answers.accepted)];
-            if answers.not_starting > 0 {
-                said.push(format!("would not start on {} of them", answers.not_starting));
-            }
-            if answers.refused > 0 {
-                said.push(format!("refuses {}", answers.refused));
-            }
+            let said: Vec<String> = answers.said().into_iter().map(|(_, text)| prose(&text)).collect();
             writeln!(out, "\n{}{assumed}: {}.", kubelets(&[*minor]), said.join(", "))?;
+        }
+        if totals.notes > 0 && !self.verbose {
+            writeln!(out, "\n{}: `-v` shows {}.", count(totals.notes, "note"), them(totals.notes))?;
         }
         Ok(())
     }
