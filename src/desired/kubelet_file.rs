@@ -8,6 +8,7 @@ use super::fields::{unknown, wrong_type};
 use crate::document::{Document, Mapping, Node, Reading, Value, path_of};
 use crate::finding::Finding;
 use crate::kubelet::fields::{self, Field, FieldType};
+use crate::kubelet::minor::NEWEST;
 use crate::kubelet::{API_VERSION, KIND, duration, quantity};
 use crate::spelling::nearest;
 
@@ -70,7 +71,7 @@ fn way_out(key: &str, table: &str) -> String {
     let named = |field: &&Field| field.path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(key));
     match fields::all().find(named) {
         Some(field) => format!("there is a field `{}`; did you mean that?", field.path),
-        None => "remove it: no kubelet from 1.12 to 1.37 knows it".to_owned(),
+        None => format!("remove it: no kubelet from 1.12 to {NEWEST} knows it"),
     }
 }
 
@@ -81,7 +82,7 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
     }
     let types = field.any_types();
     if !types.iter().any(|one| fits(node, *one)) {
-        let expected = types.iter().map(|one| words(*one)).collect::<Vec<_>>().join(" or ");
+        let expected = types.iter().map(|one| one.words()).collect::<Vec<_>>().join(" or ");
         findings.extend(wrong_type(path, &expected, node).map(|finding| explained(finding, node, &types)));
         return;
     }
@@ -132,19 +133,6 @@ fn explained(finding: Finding, node: &Node, types: &[FieldType]) -> Finding {
         };
     }
     finding
-}
-
-fn words(one: FieldType) -> &'static str {
-    match one {
-        FieldType::String => "text",
-        FieldType::Integer => "a whole number",
-        FieldType::Number => "a number",
-        FieldType::Boolean => "a boolean",
-        FieldType::Object => "a map",
-        FieldType::Array => "a list",
-        FieldType::Duration => "a duration",
-        FieldType::Quantity => "a quantity such as 100Mi",
-    }
 }
 
 #[cfg(test)]
