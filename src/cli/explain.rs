@@ -3,7 +3,7 @@
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::kubelet::Minor;
-use crate::kubelet::minor::{NEWEST, OLDEST};
+use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use crate::report::{self, Format, field};
 
 /// Explain a field of KubeletConfiguration, as `kubectl explain` does for resources.
@@ -19,7 +19,7 @@ pub(super) struct Args {
     #[arg(long)]
     recursive: bool,
     #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
-    #[arg(help = format!("For kubelets of which version: {OLDEST} to {NEWEST}. The newest by default"))]
+    #[arg(help = format!("For kubelets of which version: {OLDEST} to {NEWEST}. The newest release by default"))]
     kubernetes_version: Option<Minor>,
 }
 
@@ -31,7 +31,7 @@ Examples:
   nodecfg explain featureGates.NodeSwap --kubernetes-version 1.29";
 
 pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let minor = args.kubernetes_version.unwrap_or(NEWEST);
+    let minor = args.kubernetes_version.unwrap_or(NEWEST_RELEASED);
     let explanation = field::explain(args.field.as_deref().unwrap_or_default(), minor, args.recursive)
         .map_err(|absent| Failure::usage(absent.message, absent.help))?;
     match format {

@@ -3,7 +3,7 @@
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
-use crate::kubelet::minor::{NEWEST, OLDEST};
+use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use crate::kubelet::{self, Minor};
 
 /// Print the JSON Schema of a file, for editors and checkers.
@@ -17,7 +17,7 @@ pub(super) struct Args {
     #[arg(value_enum)]
     kind: Kind,
     #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
-    #[arg(help = format!("For kubelets of which version, with `kubelet`: {OLDEST} to {NEWEST}. The newest by default"))]
+    #[arg(help = format!("For kubelets of which version, with `kubelet`: {OLDEST} to {NEWEST}. The newest release by default"))]
     kubernetes_version: Option<Minor>,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
     let schema = match args.kind {
         Kind::Fleet => schema::fleet_schema(),
         Kind::Nodepool => schema::nodepool_schema(),
-        Kind::Kubelet => kubelet::schema::schema(args.kubernetes_version.unwrap_or(NEWEST)),
+        Kind::Kubelet => kubelet::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
     };
     terminal.out.write_all(schema::pretty(&schema).as_bytes())?;
     Ok(Exit::Done)

@@ -82,7 +82,7 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
     }
     let types = field.any_types();
     if !types.iter().any(|one| fits(node, *one)) {
-        let expected = types.iter().map(|one| words(*one)).collect::<Vec<_>>().join(" or ");
+        let expected = types.iter().map(|one| one.words()).collect::<Vec<_>>().join(" or ");
         findings.extend(wrong_type(path, &expected, node).map(|finding| explained(finding, node, &types)));
         return;
     }
@@ -133,19 +133,6 @@ fn explained(finding: Finding, node: &Node, types: &[FieldType]) -> Finding {
         };
     }
     finding
-}
-
-fn words(one: FieldType) -> &'static str {
-    match one {
-        FieldType::String => "text",
-        FieldType::Integer => "a whole number",
-        FieldType::Number => "a number",
-        FieldType::Boolean => "a boolean",
-        FieldType::Object => "a map",
-        FieldType::Array => "a list",
-        FieldType::Duration => "a duration",
-        FieldType::Quantity => "a quantity such as 100Mi",
-    }
 }
 
 #[cfg(test)]

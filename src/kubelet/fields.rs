@@ -39,6 +39,23 @@ pub enum FieldType {
     Quantity,
 }
 
+impl FieldType {
+    /// What it is, for a sentence.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::String => "text",
+            Self::Integer => "a whole number",
+            Self::Number => "a number",
+            Self::Boolean => "a boolean",
+            Self::Object => "a map",
+            Self::Array => "a list",
+            Self::Duration => "a duration",
+            Self::Quantity => "a quantity such as 100Mi",
+        }
+    }
+}
+
 /// One field of KubeletConfiguration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {

@@ -151,7 +151,7 @@ impl Load {
                 }
             }
             shape => {
-                let expected = types.iter().map(|one| words(*one)).collect::<Vec<_>>().join(" or ");
+                let expected = types.iter().map(|one| one.words()).collect::<Vec<_>>().join(" or ");
                 let message = format!("{path} must be {expected}, not {}", node.describe());
                 let help = way_out(&shape, node, types);
                 let refused = self.refuse("field-types", path, node, message);
@@ -250,18 +250,5 @@ fn way_out(shape: &Shape<'_>, node: &Node, types: &[FieldType]) -> Option<String
             fits.then(|| format!("write {text}, without quotes"))
         }
         _ => None,
-    }
-}
-
-fn words(one: FieldType) -> &'static str {
-    match one {
-        FieldType::String => "text",
-        FieldType::Integer => "a whole number",
-        FieldType::Number => "a number",
-        FieldType::Boolean => "a boolean",
-        FieldType::Object => "a map",
-        FieldType::Array => "a list",
-        FieldType::Duration => "a duration",
-        FieldType::Quantity => "a quantity such as 100Mi",
     }
 }

@@ -30,7 +30,7 @@ fn schemas_are_those_of_the_repository() {
         assert_eq!(shown.exit, 0);
         assert_eq!(shown.out, std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")));
     }
-    for (arguments, version) in [("--kubernetes-version v1.21.14", "1.21"), ("", "1.37")] {
+    for (arguments, version) in [("--kubernetes-version v1.21.14", "1.21"), ("", "1.36")] {
         let shown = run(folder.path(), &format!("schema kubelet {arguments}"));
         let path = format!("{}/schemas/kubelet/{version}.json", env!("CARGO_MANIFEST_DIR"));
         assert_eq!(shown.exit, 0);
