@@ -17,7 +17,8 @@ use crate::repository::{OpenOptions, Snapshot, SnapshotFile, read_file};
 /// Check repositories and KubeletConfiguration files, and report everything that is wrong with them.
 ///
 /// Says what kubelets of the versions in question would do with each configuration, and what nodecfg finds beyond that.
-/// Needs no cluster. Ends with exit code 3 when a file cannot be read, has an error, or when there is nothing to check.
+/// Notes, and what only a node's host can tell, are counted; -v shows them. Needs no cluster. Ends with exit code 3 when a
+/// file cannot be read, has an error, or when there is nothing to check.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

@@ -57,6 +57,7 @@ mod tests {
     use super::*;
     use crate::finding::Place;
     use crate::kubelet::Minor;
+    use crate::repository::Snapshot;
 
     #[test]
     fn what_has_a_meaning_to_the_runner_is_escaped() {
@@ -73,5 +74,20 @@ mod tests {
         );
         let note = Finding::note("not-in-git", "x");
         assert_eq!(command(&note, "", &location), "::notice title=not-in-git::x");
+    }
+
+    #[test]
+    fn notes_are_for_those_who_ask() {
+        let findings = [Finding::warning("a", "x"), Finding::note("b", "y")];
+        let texts = Snapshot::of_texts([]);
+        let batch = Batch { root: "", files: &[], findings: &findings, texts: &texts };
+        let location = Location { current: "/w".to_owned(), root: "/w".to_owned() };
+        let written = |verbose| {
+            let mut out = Vec::new();
+            write(&mut out, &batch, &location, verbose).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(written(false), "::warning title=a::x\n");
+        assert_eq!(written(true), "::warning title=a::x\n::notice title=b::y\n");
     }
 }

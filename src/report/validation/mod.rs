@@ -244,3 +244,30 @@ fn stage_name(stage: Stage) -> &'static str {
         Stage::Ok => "ok",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_names_the_first_files_that_do_not_run() {
+        let verdict = |stage| Verdict {
+            minor: Minor(36),
+            stage,
+            refusals: Vec::new(),
+            startup: Vec::new(),
+            later: Vec::new(),
+            unknown: Vec::new(),
+        };
+        let said = |files: &[(&str, Stage)]| {
+            let mut answers = Answers::default();
+            files.iter().for_each(|(file, stage)| answers.add(file, &verdict(*stage)));
+            answers.said().into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(said(&[("a", Stage::Ok)]), "accepts it");
+        assert_eq!(said(&[("a", Stage::Load)]), "refuses it");
+        assert_eq!(said(&[("a", Stage::Load), ("b", Stage::Ok)]), "accepts 1, refuses 1: a");
+        let many = ["a", "b", "c", "d", "e"].map(|file| (file, Stage::Gates));
+        assert_eq!(said(&many), "refuses 5: a, b, c and 2 more");
+    }
+}
