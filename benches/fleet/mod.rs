@@ -98,7 +98,7 @@ pub fn repository(pools: usize, revision: usize, max_unavailable: &str) -> BTree
         );
         files.insert(
             file("merge.yaml"),
-            format!("kubeReserved:\n  memory: {}Mi\nimageGCHighThresholdPercent: 80\n", 512 + pool),
+            format!("kubeReserved:\n  memory: {}Mi\nimageGCHighThresholdPercent: 85\n", 512 + pool),
         );
         files.insert(
             file("json.yaml"),

@@ -1,16 +1,23 @@
-//! Any text that is read gets a verdict of every version without a panic, and a stage that fits what is refused.
+//! Any text that is read gets a verdict of every version without a panic, and a stage that fits what is refused; and
+//! whatever the text, the whole check of a file ends with something to say about it, or with every kubelet's consent.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use nodecfg::desired::check_file;
 use nodecfg::document::Document;
+use nodecfg::finding::{Gate, any_error};
 use nodecfg::kubelet::Minor;
 use nodecfg::verdict::{Stage, assess};
 
 fuzz_target!(|text: &str| {
     // Most texts are no configuration; those that are not are given the two lines that make them one.
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    let minors: Vec<Minor> = Minor::all().collect();
     for text in [text.to_owned(), format!("{head}{text}")] {
+        let checked = check_file("kubelet.yaml", &text, &minors, Gate::Strict);
+        let refused = checked.verdicts.iter().any(|verdict| !verdict.accepted() || !verdict.startup.is_empty());
+        assert!(!refused || any_error(&checked.findings), "{:?}", checked.findings);
         let Some(document) = Document::parse("kubelet.yaml", &text).document else { continue };
         for minor in Minor::all() {
             let verdict = assess(&document, minor);

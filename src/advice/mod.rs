@@ -26,7 +26,6 @@ mod reservations;
 pub mod table;
 mod upgrade;
 
-pub use network::{pod_addresses, pods_fit};
 use remarks::Remarks;
 
 type Theme = fn(&Config<'_>, &mut Remarks);

@@ -4,6 +4,7 @@
 use core::net::IpAddr;
 
 use super::remarks::Remarks;
+use crate::kubelet::pod_range::PodRange;
 use crate::verdict::Config;
 
 /// What a resolver reads of a pod's resolv.conf (`pkg/apis/core/validation`, `MaxDNSNameservers`).
@@ -115,42 +116,16 @@ fn pod_range(config: &Config<'_>, remarks: &mut Remarks) {
             "`podCIDR` counts on a kubelet without a cluster alone; in a cluster the Node's spec.podCIDR takes its place",
         )
         .help("remove it from nodes of a cluster");
-    if let (Some(pods), Some(addresses)) = (config.int("maxPods"), pod_addresses(range))
-        && pods_fit(pods, range) == Some(false)
+    if let (Some(pods), Some(range_read)) = (config.int("maxPods"), PodRange::parse(range))
+        && !range_read.fits(pods)
     {
+        let addresses = range_read.pods();
         let message = format!("`maxPods` is {pods}, but `podCIDR` {range} has addresses for {addresses} pods");
         remarks
             .field(config, "max-pods-over-addresses", "maxPods", message)
             .related(config.place("podCIDR"), "the range")
             .help(format!("write maxPods: {addresses} or less, or a wider range"));
     }
-}
-
-/// How many addresses of a range pods can have: all but the network's own and, with IPv4, the broadcast address. Plugins
-/// keep a few more for themselves. `None` when the text is no range; the second one of a dual-stack pair makes its own.
-#[must_use]
-pub fn pod_addresses(cidr: &str) -> Option<u64> {
-    let (address, prefix) = cidr.split_once('/')?;
-    let prefix: u32 = prefix.parse().ok()?;
-    let (bits, kept) = match address.parse::<IpAddr>().ok()? {
-        IpAddr::V4(_) => (32, 2),
-        IpAddr::V6(_) => (128, 1),
-    };
-    let free = bits_of(bits, prefix)?;
-    let all = 1_u64.checked_shl(free).unwrap_or(u64::MAX);
-    Some(if free < 2 { all } else { all.saturating_sub(kept) })
-}
-
-fn bits_of(bits: u32, prefix: u32) -> Option<u32> {
-    bits.checked_sub(prefix)
-}
-
-/// Whether a range has an address for each of so many pods; `None` when it is no range. Pods of the host's network need
-/// none, so that a kubelet takes more pods than addresses, and the surplus waits for an address.
-#[must_use]
-pub fn pods_fit(max_pods: i64, cidr: &str) -> Option<bool> {
-    let addresses = pod_addresses(cidr)?;
-    Some(u64::try_from(max_pods).unwrap_or(0) <= addresses)
 }
 
 /// Whether the kubelet reads a text as an IP address: as Rust does, and leading zeros in IPv4 are taken as well
@@ -169,29 +144,6 @@ fn is_address(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_of_ranges() {
-        for (cidr, wanted) in [
-            ("10.0.0.0/24", Some(254)),
-            ("10.0.0.0/26", Some(62)),
-            ("10.0.0.0/30", Some(2)),
-            ("10.0.0.1/32", Some(1)),
-            ("10.0.0.0/0", Some(4_294_967_294)),
-            ("fd00::/64", Some(u64::MAX - 1)),
-            ("fd00::/120", Some(255)),
-            ("10.0.0.0/33", None),
-            ("10.0.0.0", None),
-            ("ten/24", None),
-            ("", None),
-        ] {
-            assert_eq!(pod_addresses(cidr), wanted, "{cidr}");
-        }
-        assert_eq!(pods_fit(110, "10.0.0.0/25"), Some(true));
-        assert_eq!(pods_fit(110, "10.0.0.0/26"), Some(false));
-        assert_eq!(pods_fit(110, "fd00::/64"), Some(true));
-        assert_eq!(pods_fit(110, "x"), None);
-    }
 
     #[test]
     fn addresses_as_the_kubelet_reads_them() {

@@ -3,7 +3,7 @@
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::kubelet::Minor;
-use crate::kubelet::minor::NEWEST_RELEASED;
+use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use crate::report::{self, Format, field};
 
 /// Explain a field of KubeletConfiguration, as `kubectl explain` does for resources.
@@ -18,8 +18,8 @@ pub(super) struct Args {
     /// Show the fields of its fields too, names and types alone.
     #[arg(long)]
     recursive: bool,
-    /// For kubelets of which version: 1.16 to 1.37. The newest release by default.
     #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
+    #[arg(help = format!("For kubelets of which version: {OLDEST} to {NEWEST}. The newest release by default"))]
     kubernetes_version: Option<Minor>,
 }
 

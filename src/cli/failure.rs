@@ -192,13 +192,16 @@ impl Failure {
 
     fn write_text(&self, terminal: &mut Terminal) -> io::Result<()> {
         if let Self::Invalid { findings, snapshot } = self {
-            return findings::text(&mut terminal.err, snapshot, findings, 0);
+            return findings::text(&mut terminal.err, snapshot, findings, 0, terminal.err_width);
         }
         if let Self::Problems { problems, snapshot } = self {
             // With the lines that they are about, before the problem that they make.
-            for problem in problems {
+            for (index, problem) in problems.iter().enumerate() {
                 if let Problem::Refused { findings, .. } = problem {
-                    findings::each(&mut terminal.err, &**snapshot, findings.iter())?;
+                    if index > 0 {
+                        writeln!(terminal.err)?;
+                    }
+                    findings::each(&mut terminal.err, &**snapshot, findings.iter(), terminal.err_width)?;
                 }
                 findings::message(&mut terminal.err, &problem.to_string(), &problem.help())?;
             }

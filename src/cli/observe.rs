@@ -19,7 +19,9 @@ pub(super) struct Planned {
 
 /// Says what the repository's author may want to know, on standard error.
 pub(super) fn warn(loaded: &Loaded, verbose: u8, terminal: &mut Terminal) -> Result<(), Failure> {
-    Ok(findings::remarks(&mut terminal.err, &loaded.snapshot, loaded.findings.iter(), verbose > 0)?)
+    // That it is no git repository is in the first line already.
+    let told = loaded.findings.iter().filter(|finding| finding.code != "not-in-git");
+    Ok(findings::remarks(&mut terminal.err, &loaded.snapshot, told, verbose > 0, terminal.err_width)?)
 }
 
 /// The same of what came out with the versions of the nodes. Programs read it in the plan.
@@ -35,7 +37,7 @@ pub(super) fn warn_of_plan(
     }
     // What was said of the repository need not be said again.
     let new = plan.findings.iter().filter(|finding| !loaded.findings.contains(finding));
-    Ok(findings::remarks(&mut terminal.err, &loaded.snapshot, new, verbose > 0)?)
+    Ok(findings::remarks(&mut terminal.err, &loaded.snapshot, new, verbose > 0, terminal.err_width)?)
 }
 
 /// Looks at the cluster, makes the plan, and checks its invariants.

@@ -3,7 +3,7 @@
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
-use crate::kubelet::minor::NEWEST_RELEASED;
+use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use crate::kubelet::{self, Minor};
 
 /// Print the JSON Schema of a file, for editors and checkers.
@@ -16,8 +16,8 @@ pub(super) struct Args {
     /// Of which file.
     #[arg(value_enum)]
     kind: Kind,
-    /// For kubelets of which version, with `kubelet`: 1.16 to 1.37. The newest release by default.
     #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
+    #[arg(help = format!("For kubelets of which version, with `kubelet`: {OLDEST} to {NEWEST}. The newest release by default"))]
     kubernetes_version: Option<Minor>,
 }
 

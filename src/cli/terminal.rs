@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use anstream::{AutoStream, ColorChoice};
 
 use crate::report::bars::Foot;
+use crate::report::findings::WIDTH;
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -39,6 +40,18 @@ pub struct Terminal {
     pub interactive: bool,
     /// Where progress is drawn.
     pub foot: Foot,
+    /// How wide text on standard output may be, in columns.
+    pub out_width: usize,
+    /// The same on standard error.
+    pub err_width: usize,
+}
+
+/// Narrower terminals wrap by themselves.
+const NARROWEST: u16 = 50;
+
+/// The width of the terminal behind a stream, within bounds. What is no terminal gets the same bytes everywhere.
+fn width(columns: Option<(terminal_size::Width, terminal_size::Height)>) -> usize {
+    columns.map_or(WIDTH, |(terminal_size::Width(columns), _)| WIDTH.min(usize::from(columns.max(NARROWEST))))
 }
 
 impl Terminal {
@@ -52,6 +65,8 @@ impl Terminal {
             err: stream(io::stderr(), color),
             interactive: io::stderr().is_terminal() && !dumb && std::env::var_os("CI").is_none(),
             foot: Foot::new(),
+            out_width: width(terminal_size::terminal_size_of(io::stdout())),
+            err_width: width(terminal_size::terminal_size_of(io::stderr())),
         }
     }
 

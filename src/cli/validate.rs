@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Termina
         checks: args.checks(),
         alone: targets.len() == 1,
         verbose: verbose > 0,
-        renderer: renderer(shape, verbose > 0, location.clone()),
+        renderer: renderer(shape, verbose > 0, terminal.out_width, location.clone()),
         totals: Totals::default(),
         annotated: actions::are_here().then_some(location),
     };

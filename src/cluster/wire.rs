@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 use super::items::ItemCutter;
 use super::transport::Decode;
 use crate::contract::{ConfigSource, ConfigStatus};
+use crate::kubelet::pod_range::PodRange;
 use crate::names::{FleetName, NodeName, PoolName};
 use crate::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, KubeletVersion,
@@ -84,6 +85,8 @@ pub(super) struct WireNode {
 struct WireNodeSpec {
     #[serde(default)]
     config_source: Option<ConfigSource>,
+    #[serde(default, rename = "podCIDR")]
+    pod_cidr: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -120,20 +123,21 @@ impl WireNode {
 
     /// The Node with the labels that are wanted. `None`: its name is none, which no API server sends.
     pub(super) fn into_node(self, keys: &LabelKeys) -> Option<Node> {
-        let status = self.status.unwrap_or_default();
+        let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
         let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == "Ready");
         Some(Node {
             name: NodeName::new(self.metadata.name).ok()?,
             uid: self.metadata.uid,
             labels: keys.filter(self.metadata.labels.unwrap_or_default()),
             kubelet_version: status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version)),
+            pod_range: spec.pod_cidr.as_deref().and_then(PodRange::parse),
             ready: match ready.as_ref().map(|condition| condition.status.as_str()) {
                 Some("True") => Readiness::Ready,
                 Some("False") => Readiness::NotReady,
                 _ => Readiness::Unknown,
             },
             deleting: self.metadata.deletion_timestamp.is_some(),
-            source: self.spec.and_then(|spec| spec.config_source),
+            source: spec.config_source,
             reports_config: status.config.is_some(),
             status: status.config.unwrap_or_default(),
         })
@@ -270,7 +274,7 @@ mod tests {
     fn a_node_keeps_what_planning_needs() {
         let node = node(serde_json::json!({
             "metadata": {"name": "n1", "uid": "u", "labels": {"pool": "a", "other": "b"}, "managedFields": [{}]},
-            "spec": {"configSource": {"configMap": {"name": "c", "namespace": "kube-system", "kubeletConfigKey": "kubelet"}}},
+            "spec": {"podCIDR": "10.4.2.0/25", "configSource": {"configMap": {"name": "c", "namespace": "kube-system", "kubeletConfigKey": "kubelet"}}},
             "status": {
                 "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
                 "nodeInfo": {"kubeletVersion": "v1.21.14-eks-1"},
@@ -282,6 +286,7 @@ mod tests {
         assert_eq!(node.ready, Readiness::Ready);
         assert_eq!(node.kubelet_version.map(|v| v.to_string()).as_deref(), Some("v1.21.14"));
         assert_eq!(node.source, Some(ConfigSource::config_map("kube-system", "c", "kubelet")));
+        assert_eq!(node.pod_range.map(PodRange::pods), Some(126));
         assert_eq!(node.status.error(), Some("e"));
         assert!(!node.deleting);
     }
@@ -303,6 +308,6 @@ mod tests {
             "metadata": {"creationTimestamp": "2026-11-20T13:53:24Z", "name": "rn1", "resourceVersion": "621", "uid": "7dff"},
             "spec": {"taints": [{"effect": "NoSchedule", "key": "node.kubernetes.io/not-ready"}]},
             "status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": {"kubeletVersion": ""}}}));
-        assert_eq!(node.source, None);
+        assert_eq!((node.source, node.pod_range), (None, None));
     }
 }

@@ -8,6 +8,7 @@ use super::fields::{unknown, wrong_type};
 use crate::document::{Document, Mapping, Node, Reading, Value, path_of};
 use crate::finding::Finding;
 use crate::kubelet::fields::{self, Field, FieldType};
+use crate::kubelet::minor::NEWEST;
 use crate::kubelet::{API_VERSION, KIND, duration, quantity};
 use crate::spelling::nearest;
 
@@ -70,7 +71,7 @@ fn way_out(key: &str, table: &str) -> String {
     let named = |field: &&Field| field.path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(key));
     match fields::all().find(named) {
         Some(field) => format!("there is a field `{}`; did you mean that?", field.path),
-        None => "remove it: no kubelet from 1.12 to 1.37 knows it".to_owned(),
+        None => format!("remove it: no kubelet from 1.12 to {NEWEST} knows it"),
     }
 }
 

@@ -6,14 +6,36 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Minor(pub u32);
 
+/// The versions that the tables know, oldest first, and whether each is released.
+const VERSIONS: [Minor; 3] = read(include_bytes!("../../data/kubelet/versions.csv"));
+
 /// The oldest kubelet that configurations are checked for.
-pub const OLDEST: Minor = Minor(16);
+pub const OLDEST: Minor = VERSIONS[0];
 /// The newest kubelet that the tables know.
-pub const NEWEST: Minor = Minor(37);
+pub const NEWEST: Minor = VERSIONS[1];
 
 /// The newest kubelet that is released; the tables know later ones from their betas. Configurations are checked for it
 /// where nothing says which version they are for.
-pub const NEWEST_RELEASED: Minor = Minor(36);
+pub const NEWEST_RELEASED: Minor = VERSIONS[2];
+
+/// The oldest, the newest and the newest released version of a table with lines such as `1.36,released`. It is read while
+/// compiling, so that versions can stand in patterns.
+const fn read(mut table: &[u8]) -> [Minor; 3] {
+    let (mut oldest, mut newest, mut released) = (Minor(0), Minor(0), Minor(0));
+    while let [_, rest @ ..] = table {
+        if let [b'1', b'.', tens @ b'0'..=b'9', ones @ b'0'..=b'9', b',', state, ..] = table {
+            newest = Minor((*tens - b'0') as u32 * 10 + (*ones - b'0') as u32);
+            if oldest.0 == 0 {
+                oldest = newest;
+            }
+            if *state == b'r' {
+                released = newest;
+            }
+        }
+        table = rest;
+    }
+    [oldest, newest, released]
+}
 
 impl Minor {
     /// Reads `1.36`, and the minor of `v1.36.2` or `1.36.2-eks-1`. `None` for anything else.
@@ -66,6 +88,18 @@ impl serde::Serialize for Minor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_of_versions_has_no_gap_and_no_other_line() {
+        let lines: Vec<&str> = include_str!("../../data/kubelet/versions.csv").lines().collect();
+        assert_eq!(lines[0], "minor,state");
+        let wanted: Vec<String> = Minor::all()
+            .map(|minor| format!("{minor},{}", if minor <= NEWEST_RELEASED { "released" } else { "beta" }))
+            .collect();
+        assert_eq!(lines[1..], wanted);
+        assert!(OLDEST < NEWEST_RELEASED && NEWEST_RELEASED <= NEWEST);
+        assert_eq!(read(b"minor,state\n1.16,released\n1.17,released\n1.18,beta\n"), [Minor(16), Minor(18), Minor(17)]);
+    }
 
     #[test]
     fn versions_are_read() {

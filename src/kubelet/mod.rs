@@ -8,6 +8,7 @@ pub mod fields;
 pub mod format;
 pub mod gates;
 pub mod minor;
+pub mod pod_range;
 pub mod policy_options;
 pub mod quantity;
 pub mod risk;

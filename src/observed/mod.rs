@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::contract::{ConfigSource, ConfigStatus};
+use crate::kubelet::pod_range::PodRange;
 use crate::names::{FleetName, NodeName, PoolName};
 
 pub mod version;
@@ -83,6 +84,10 @@ pub struct Node {
     pub labels: BTreeMap<String, String>,
     /// What its kubelet says it is; unset when it has said nothing readable.
     pub kubelet_version: Option<KubeletVersion>,
+    /// The size of its `spec.podCIDR`; unset where nothing gives nodes a range each. Only its size is kept: there are
+    /// thousands of nodes.
+    #[serde(skip)]
+    pub pod_range: Option<PodRange>,
     /// Its Ready condition.
     pub ready: Readiness,
     /// Whether it is being deleted.
@@ -105,6 +110,7 @@ impl Node {
             uid: String::new(),
             labels: BTreeMap::new(),
             kubelet_version: None,
+            pod_range: None,
             ready: Readiness::Unknown,
             deleting: false,
             source: None,

@@ -20,6 +20,7 @@ use crate::kubelet::Minor;
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use crate::observed::KubeletVersion;
 
+mod addresses;
 mod check;
 mod config_maps;
 mod decide;

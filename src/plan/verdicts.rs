@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{PoolPlan, Problem, Why};
-use crate::desired::{Pool, PoolTarget, Rendered, check_document, told_once};
+use super::{PoolPlan, Problem, Why, addresses};
+use crate::desired::{Checked, Pool, PoolTarget, Rendered, check_document, told_once};
 use crate::finding::{Finding, Gate, Severity};
 use crate::kubelet::Minor;
 use crate::kubelet::minor::{NEWEST, OLDEST};
@@ -44,7 +44,7 @@ pub(super) fn pool(
         }
     }
     let minors: Vec<Minor> = by_minor.keys().copied().collect();
-    let mut findings = check_document(&rendered.document, &minors).findings;
+    let Checked { verdicts, mut findings } = check_document(&rendered.document, &minors);
     gate.apply(&mut findings);
     // What is merely worth knowing is for those who write the file.
     findings.retain(|finding| finding.severity != Severity::Note);
@@ -57,6 +57,7 @@ pub(super) fn pool(
     let problem = refused(pool, &exposed, &findings);
     findings.extend(unjudged.iter().map(|(version, nodes)| not_judged(pool, version, nodes)));
     findings.extend(contradiction(pool, &by_minor));
+    findings.extend(addresses::too_few(pool, rendered, &verdicts, &by_minor, observed));
     (told_once(findings), problem)
 }
 

@@ -32,8 +32,8 @@ impl Texts for Snapshot {
 /// The longest line, in bytes, that is shown. A file on one line would fill the screen with every finding.
 const MAX_LINE: usize = 400;
 
-/// How wide reports are. Fixed, so that the same findings give the same bytes.
-const WIDTH: usize = 100;
+/// How wide reports are in columns, on terminals of that width and on what is none.
+pub const WIDTH: usize = 100;
 
 /// A finding as miette wants it: with the text that it points into. miette shows labels of one text only; places in other
 /// files are said in words.
@@ -178,27 +178,39 @@ impl Diagnostic for Shown<'_> {
     }
 }
 
-fn handler() -> GraphicalReportHandler {
-    GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(WIDTH).with_links(false)
+fn handler(width: usize) -> GraphicalReportHandler {
+    GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width).with_links(false)
 }
 
 /// Writes every error and warning and a last line, which also counts the notes. `pools` is how many pools were found good.
 ///
 /// # Errors
 /// When the writer does.
-pub fn text(out: &mut dyn Write, snapshot: &Snapshot, findings: &[Finding], pools: usize) -> io::Result<()> {
-    each(out, snapshot, findings.iter().filter(|finding| finding.severity != Severity::Note))?;
+pub fn text(
+    out: &mut dyn Write,
+    snapshot: &Snapshot,
+    findings: &[Finding],
+    pools: usize,
+    width: usize,
+) -> io::Result<()> {
+    each(out, snapshot, findings.iter().filter(|finding| finding.severity != Severity::Note), width)?;
     writeln!(out, "{}", verdict(findings, pools))
 }
 
-/// Writes every finding, and nothing when there is none.
+/// Writes every finding in lines of so many columns, and nothing when there is none.
 ///
 /// # Errors
 /// When the writer does.
-pub fn each<'f>(out: &mut dyn Write, texts: &dyn Texts, findings: impl Iterator<Item = &'f Finding>) -> io::Result<()> {
+pub fn each<'f>(
+    out: &mut dyn Write,
+    texts: &dyn Texts,
+    findings: impl Iterator<Item = &'f Finding>,
+    width: usize,
+) -> io::Result<()> {
+    let handler = handler(width);
     for finding in findings {
         let mut report = String::new();
-        handler().render_report(&mut report, &Shown::new(finding, texts)).map_err(io::Error::other)?;
+        handler.render_report(&mut report, &Shown::new(finding, texts)).map_err(io::Error::other)?;
         writeln!(out, "{}\n", report.trim_end())?;
     }
     Ok(())
@@ -213,9 +225,10 @@ pub fn remarks<'f>(
     texts: &dyn Texts,
     findings: impl Iterator<Item = &'f Finding>,
     verbose: bool,
+    width: usize,
 ) -> io::Result<()> {
     let (notes, loud): (Vec<_>, Vec<_>) = findings.partition(|finding| finding.severity == Severity::Note && !verbose);
-    each(out, texts, loud.into_iter())?;
+    each(out, texts, loud.into_iter(), width)?;
     if !notes.is_empty() {
         writeln!(out, "{}\n", quiet(format!("{}: -v shows {}", count(notes.len(), "note"), them(notes.len()))))?;
     }
@@ -315,7 +328,7 @@ mod tests {
         let place = Place { offset: 12, len: 2, column: 13, ..Place::whole_file("a.json") };
         let finding = Finding::error("max-pods", "no").at(place).kubelets([Minor(36)]);
         let mut out = Vec::new();
-        each(&mut out, &snapshot, [&finding].into_iter()).unwrap();
+        each(&mut out, &snapshot, [&finding].into_iter(), WIDTH).unwrap();
         let out = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert_eq!(out, "max-pods (kubelet 1.36 refuses it)\n\n  × no (a.json:1:13)\n\n");
     }

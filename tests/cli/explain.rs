@@ -35,6 +35,7 @@ fn what_there_is_not() {
         "evictionHrad",
         "MaxPods",
         "clientCAFile",
+        "MemoryManager",
         "logging.option",
         "maxPods.something",
         "evictionHard.memory.availible",

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use crate::kubelet::address::{self, Target};
 use crate::kubelet::fields::{self, Field, FieldType, Range};
 use crate::kubelet::format::Format;
+use crate::kubelet::gates;
 use crate::kubelet::minor::{NEWEST, OLDEST};
 use crate::kubelet::risk::{self, Class, Risk};
 use crate::kubelet::rules::{self, Rule};
@@ -185,6 +186,9 @@ pub fn explain(text: &str, minor: Minor, recursive: bool) -> Result<Explanation,
             Err(Absent {
                 message: format!("there is no field `{}`{of}", missing.name),
                 help: match missing.near {
+                    _ if gates::known_by(&missing.name).is_some() => {
+                        format!("it is a feature gate: `nodecfg explain featureGates.{}`", missing.name)
+                    }
                     Some(near) => format!("did you mean `{near}`?"),
                     None => "`nodecfg explain` lists all fields".to_owned(),
                 },

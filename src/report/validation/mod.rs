@@ -220,12 +220,13 @@ pub enum Shape {
     Junit,
 }
 
-/// The renderer of a format. `verbose`: people also get notes and what only the host can tell; programs always do. `location` says where files are to those who look
+/// The renderer of a format. `verbose`: people also get notes and what only the host can tell; programs always do.
+/// `width`: how wide lines of text may be. `location` says where files are to those who look
 /// at them from elsewhere, such as a code scanning service.
 #[must_use]
-pub fn renderer(shape: Shape, verbose: bool, location: Location) -> Box<dyn Renderer> {
+pub fn renderer(shape: Shape, verbose: bool, width: usize, location: Location) -> Box<dyn Renderer> {
     match shape {
-        Shape::Format(Format::Text) => Box::new(plain::Plain { verbose }),
+        Shape::Format(Format::Text) => Box::new(plain::Plain { verbose, width }),
         Shape::Format(Format::Json) => Box::new(tree::Tree::json()),
         Shape::Format(Format::Yaml) => Box::new(tree::Tree::yaml()),
         Shape::Format(Format::Markdown) => Box::new(table::Table::new(verbose)),

@@ -11,6 +11,8 @@ use crate::report::{count, findings};
 pub(super) struct Plain {
     /// Whether notes are shown, and what only the host can tell.
     pub verbose: bool,
+    /// How wide lines may be, in columns.
+    pub width: usize,
 }
 
 impl Renderer for Plain {
@@ -19,6 +21,7 @@ impl Renderer for Plain {
             out,
             batch.texts,
             batch.all().filter(|finding| self.verbose || finding.severity != Severity::Note),
+            self.width,
         )?;
         if self.verbose {
             // Pools that share a base share its questions.
