@@ -114,7 +114,9 @@ impl Load {
                 continue;
             }
             if let Some(field) = fields::child(table, key).filter(|field| field.is_known_to(self.minor)) {
-                self.value(&entry.value, field, join(path, key));
+                for value in entry.earlier.iter().chain([&entry.value]) {
+                    self.value(value, field, join(path, key));
+                }
             }
         }
     }
