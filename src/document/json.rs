@@ -148,7 +148,7 @@ impl<'a> Reader<'a, '_> {
         loop {
             let (key, key_place) = self.key()?;
             let value = self.value(depth + 1)?;
-            insert(&mut map, key, Entry { key_place, value }, self.ledger);
+            insert(&mut map, key, Entry { key_place, value, earlier: Vec::new() }, self.ledger);
             if self.takes('}') {
                 return Ok(map);
             }
@@ -357,23 +357,27 @@ fn insert(map: &mut Mapping, key: String, entry: Entry, ledger: &mut Ledger) {
         return;
     };
     ledger.duplicate(&key, entry.key_place.clone(), before.key_place.clone());
-    merge(&mut before.value, entry.value);
+    merge(before, entry);
 }
 
-fn merge(before: &mut Node, value: Node) {
-    match (&mut before.value, value.value) {
+fn merge(before: &mut Entry, mut entry: Entry) {
+    match (&mut before.value.value, entry.value.value) {
         (Value::Mapping(map), Value::Mapping(more)) => {
             for (key, entry) in more {
                 match map.get_mut(&key) {
-                    Some(before) => merge(&mut before.value, entry.value),
+                    Some(before) => merge(before, entry),
                     None => {
                         map.insert(key, entry);
                     }
                 }
             }
         }
-        (_, value_) => *before = Node { value: value_, place: value.place },
+        (_, value) => {
+            let value = Node { value, place: entry.value.place };
+            before.earlier.push(std::mem::replace(&mut before.value, value));
+        }
     }
+    before.earlier.append(&mut entry.earlier);
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub fn lay_over(target: Option<Node>, patch: &Node) -> Node {
             _ => change.key_place.clone(),
         };
         let value = lay_over(old.map(|entry| entry.value), &change.value);
-        map.insert(key.clone(), Entry { key_place, value });
+        map.insert(key.clone(), Entry { key_place, value, earlier: Vec::new() });
     }
     Node { value: Value::Mapping(map), place }
 }

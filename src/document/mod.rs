@@ -89,6 +89,9 @@ pub struct Entry {
     pub key_place: Place,
     /// The value.
     pub value: Node,
+    /// The values that a JSON text gave the key before, which count for nothing; but the kubelet decodes them all, and one
+    /// of a wrong type is refused. In YAML there are none.
+    pub earlier: Vec<Node>,
 }
 
 /// What came of reading a text.

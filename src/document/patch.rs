@@ -256,7 +256,7 @@ impl Pointer {
         };
         match &mut parent.value {
             Value::Mapping(map) => {
-                map.insert(last.to_owned(), Entry { key_place: place.clone(), value });
+                map.insert(last.to_owned(), Entry { key_place: place.clone(), value, earlier: Vec::new() });
                 Ok(())
             }
             Value::Sequence(items) => {

@@ -236,7 +236,7 @@ impl Builder<'_, '_> {
             }
             self.ledger.check_scalar(&value);
             let Some(name) = self.key(&key)? else { continue };
-            let entry = Entry { key_place: key.place, value };
+            let entry = Entry { key_place: key.place, value, earlier: Vec::new() };
             if let Some(before) = map.get(&name)
                 && !merged.remove(&name)
             {
@@ -422,7 +422,8 @@ fn cut(node: &Node, levels: usize) -> Node {
         Value::Mapping(map) => Value::Mapping(
             map.iter()
                 .map(|(key, entry)| {
-                    (key.clone(), Entry { key_place: entry.key_place.clone(), value: cut(&entry.value, levels - 1) })
+                    let value = cut(&entry.value, levels - 1);
+                    (key.clone(), Entry { key_place: entry.key_place.clone(), value, earlier: Vec::new() })
                 })
                 .collect(),
         ),

@@ -19,6 +19,10 @@ mod time;
 /// The one field that holds a time (`metav1.Time`).
 const TIME: &str = "registerWithTaints[].timeAdded";
 
+/// The last minor that decodes with json-iterator (apimachinery `serializer/json`), which does not notice every number
+/// that is too large.
+const LAST_JSONITER: Minor = Minor(22);
+
 /// What keeps a kubelet of this version from decoding a document. Empty: it decodes.
 pub(super) fn check(document: &Document, minor: Minor) -> Vec<Refusal> {
     let mut load = Load { minor, syntax: document.syntax, refusals: Vec::new() };
@@ -110,7 +114,9 @@ impl Load {
                 continue;
             }
             if let Some(field) = fields::child(table, key).filter(|field| field.is_known_to(self.minor)) {
-                self.value(&entry.value, field, join(path, key));
+                for value in entry.earlier.iter().chain([&entry.value]) {
+                    self.value(value, field, join(path, key));
+                }
             }
         }
     }
@@ -173,7 +179,10 @@ impl Load {
             return;
         }
         let (least, largest) = (i128::from(field.least()), i128::from(field.largest()));
-        let within = number.parse::<i128>().is_ok_and(|value| (least..=largest).contains(&value));
+        let bits = if largest > i128::from(u32::MAX) { 64 } else { 32 };
+        let value =
+            if self.minor <= LAST_JSONITER { number::jsoniter(sign, digits, bits) } else { number.parse().ok() };
+        let within = value.is_some_and(|value| (least..=largest).contains(&value));
         // Go reads no sign before an unsigned number, not even before 0.
         if !within || (least == 0 && sign == "-") {
             let message = format!("{path} is {number}, and the field holds {least} to {largest}");

@@ -13,9 +13,27 @@ pub(super) fn json(value: f64) -> String {
     }
 }
 
+/// A whole number as json-iterator reads it for a field of 32 or 64 bits (`iter_int.go`, readUint32 and readUint64): on the
+/// way it looks only whether the last digit made the number smaller, so that some that are far too large come out as
+/// others. `None`: it notices.
+pub(super) fn jsoniter(sign: &str, digits: &str, bits: u32) -> Option<i128> {
+    let range: u128 = 1 << bits;
+    let largest_safe = (range - 1) / 10 - 1;
+    let mut value: u128 = 0;
+    for digit in digits.bytes() {
+        let next = (value * 10 + u128::from(digit.wrapping_sub(b'0'))) % range;
+        if value > largest_safe && next < value {
+            return None;
+        }
+        value = next;
+    }
+    let value = i128::try_from(value).ok()?;
+    Some(if sign == "-" { -value } else { value })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::json;
+    use super::{json, jsoniter};
 
     #[test]
     fn as_go_spells_them() {
@@ -29,6 +47,24 @@ mod tests {
             (9_007_199_254_740_993.0, "9007199254740992"),
         ] {
             assert_eq!(json(value), text);
+        }
+    }
+
+    #[test]
+    fn as_json_iterator_reads_them() {
+        for (sign, digits, bits, value) in [
+            ("", "0", 32, Some(0)),
+            ("-", "2147483648", 32, Some(-2_147_483_648)),
+            ("", "4294967295", 32, Some(4_294_967_295)),
+            ("", "4294967296", 32, None),
+            ("", "10000000000", 32, Some(1_410_065_408)),
+            ("", "100000000000", 32, None),
+            ("", "18446744073709551615", 64, Some(18_446_744_073_709_551_615)),
+            ("", "18446744073709551616", 64, None),
+            ("", "30000000000000000000", 64, Some(11_553_255_926_290_448_384)),
+            ("", "100000000000000000000", 64, None),
+        ] {
+            assert_eq!(jsoniter(sign, digits, bits), value, "{sign}{digits}");
         }
     }
 }

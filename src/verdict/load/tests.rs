@@ -234,3 +234,20 @@ fn every_refusal_is_reported() {
     let fields: Vec<_> = found.iter().filter_map(|line| line.split([' ', ':']).nth(1)).collect();
     assert_eq!(fields, ["authentication.webhook.cacheTTL", "maxPods", "port"]);
 }
+
+#[test]
+fn json_is_decoded_with_every_value_of_a_key() {
+    for (body, refusals) in [
+        (r#""port": "x", "port": 1"#, 1),
+        (r#""port": [], "port": {}, "port": 1"#, 2),
+        (r#""authentication": {"x509": 1}, "authentication": {"x509": {}}"#, 1),
+        (r#""port": 1, "port": 2"#, 0),
+    ] {
+        let text =
+            format!(r#"{{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", {body}}}"#);
+        let document = Document::parse("kubelet.json", &text).document.expect("a document");
+        for minor in [21, 36] {
+            assert_eq!(check(&document, Minor(minor)).len(), refusals, "{body}");
+        }
+    }
+}

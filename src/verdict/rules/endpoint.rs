@@ -1,10 +1,12 @@
 //! The address of a trace collector: a URL as Go's `net/url` parses it, with one of gRPC's schemes
 //! (`k8s.io/component-base/tracing/api/v1`, `validateEndpoint`).
 
+use std::net::Ipv6Addr;
+
 const SCHEMES: [&str; 3] = ["dns", "unix", "unix-abstract"];
 
-/// Checks an address. Without `//` it is taken for a host. With `strict` a host has no colon but the one before its port
-/// (Go 1.26).
+/// Checks an address. Without `//` it is taken for a host. With `strict` only an IPv6 address stands in brackets, and
+/// nothing before them (Go 1.25.2).
 ///
 /// # Errors
 /// What is wrong, ready to follow the quoted address and "which".
@@ -51,10 +53,15 @@ fn check_authority(authority: &str, strict: bool) -> Result<(), String> {
     escapes(user)?;
     let port = if host.starts_with('[') {
         let end = host.rfind(']').ok_or("has a [ without its ]")?;
+        if strict && !is_ipv6(host.get(1..end).unwrap_or_default()) {
+            return Err("has no IPv6 address in its brackets".to_owned());
+        }
         host.get(end + 1..).unwrap_or_default()
+    } else if strict && host.contains('[') {
+        return Err("has a [ inside the host".to_owned());
     } else {
-        let colon = if strict { host.find(':') } else { host.rfind(':') };
-        colon.and_then(|colon| host.get(colon..)).unwrap_or_default()
+        // Of colons in a host only those of http and https are refused.
+        host.rfind(':').and_then(|colon| host.get(colon..)).unwrap_or_default()
     };
     let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
     if !is_port {
@@ -73,6 +80,12 @@ fn check_authority(authority: &str, strict: bool) -> Result<(), String> {
         Some(escape) if !escape.starts_with("25") => Err("has an escape in the host".to_owned()),
         _ => Ok(()),
     }
+}
+
+/// Whether it is an IPv6 address, with its zone if it has one.
+fn is_ipv6(text: &str) -> bool {
+    let (address, zone) = text.split_once("%25").map_or((text, None), |(address, zone)| (address, Some(zone)));
+    zone != Some("") && address.parse::<Ipv6Addr>().is_ok()
 }
 
 /// Checks that every % begins an escape of two hexadecimal digits.
@@ -130,7 +143,10 @@ mod tests {
         ] {
             assert!(check(bad, false).is_err(), "{bad}");
         }
-        for loose in ["dns://a:b:80", "::1"] {
+        for colons in ["dns://a:b:80", "::1", "190:20:30"] {
+            assert_eq!(check(colons, true), Ok(()), "{colons}");
+        }
+        for loose in ["dns://[a]:80", "[1.2.3.4]", "[fe80::1%25]", "a[b]:1"] {
             assert!(check(loose, true).is_err(), "{loose}");
             assert_eq!(check(loose, false), Ok(()), "{loose}");
         }

@@ -14,6 +14,9 @@ const VMODULE: &str = "logging.vmodule";
 /// klog holds levels in 32 bits with a sign.
 const HIGHEST: i128 = i32::MAX as i128;
 
+/// Nothing here asks for the gate of splitStream: kubelets parse their flags again over the file, and the flags of that
+/// name start from false, so that what a file says of it is lost before it is looked at
+/// (`k8s.io/component-base/logs/api/v1/options.go`, `addFlags`).
 pub(super) const CHECKS: &[Check] = &[
     ("logging-format", |config, refusals| one_of(config, refusals, FORMAT)),
     ("logging-format-gate", |config, refusals| {
@@ -61,18 +64,9 @@ pub(super) const CHECKS: &[Check] = &[
             }
         }
     }),
-    ("logging-text-split-stream-gate", |config, refusals| split_stream(config, refusals, "text")),
     ("logging-text-buffer-gate", |config, refusals| buffer(config, refusals, "text")),
-    ("logging-json-split-stream-gate", |config, refusals| split_stream(config, refusals, "json")),
     ("logging-json-buffer-gate", |config, refusals| buffer(config, refusals, "json")),
 ];
-
-fn split_stream(config: &Config<'_>, refusals: &mut Refusals, format: &str) {
-    let path = format!("logging.options.{format}.splitStream");
-    if config.is(&path) {
-        alpha(config, refusals, &path);
-    }
-}
 
 fn buffer(config: &Config<'_>, refusals: &mut Refusals, format: &str) {
     let path = format!("logging.options.{format}.infoBufferSize");

@@ -99,8 +99,10 @@ fn rules_end_where_the_table_says() {
         ("runOnce: true", 31, Stage::Ok),
         ("logging: {flushFrequency: -1}", 34, Stage::Ok),
         ("imageMinimumGCAge: -1s", 35, Stage::Ok),
-        ("tracing: {endpoint: '::1'}", 35, Stage::Ok),
-        ("logging: {options: {json: {splitStream: true}}}", 36, Stage::Ok),
+        ("tracing: {endpoint: '[a]'}", 34, Stage::Ok),
+        ("tracing: {endpoint: '::1'}", 36, Stage::Ok),
+        ("logging: {options: {json: {splitStream: true}}}", 25, Stage::Ok),
+        ("logging: {options: {text: {splitStream: true}}, format: json}", 36, Stage::Ok),
         ("topologyManagerPolicy: none", 16, Stage::Ok),
         ("topologyManagerPolicy: restricted", 17, Stage::Validate),
     ] {

@@ -24,8 +24,8 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("tracing-endpoint", |config, refusals| {
         let address = config.text(ENDPOINT);
-        // Kubernetes 1.36 is built with the first Go that refuses a host with colons.
-        let strict = config.minor() >= Minor(36);
+        // Kubernetes 1.35 is the first whose every release is built with a Go that looks into the brackets of a host.
+        let strict = config.minor() >= Minor(35);
         if is_looked_at(config)
             && let Err(problem) = endpoint::check(address, strict)
         {
