@@ -205,6 +205,12 @@ const EXAMPLES: &[Example] = &[
         "reservedSystemCPUs: 0-1\nkubeReserved: {memory: 100Mi}",
     ),
     (
+        "reserved-memory-mismatch",
+        &[36],
+        "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\nmemoryManagerPolicy: Static",
+        "reservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]\nmemoryManagerPolicy: Static",
+    ),
+    (
         "reserved-memory-unused",
         &[36],
         "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]",

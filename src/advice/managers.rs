@@ -2,7 +2,7 @@
 
 use super::defaults;
 use super::remarks::Remarks;
-use crate::verdict::Config;
+use crate::verdict::{Config, memory_manager};
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     cpu(config, remarks);
@@ -47,6 +47,28 @@ fn memory(config: &Config<'_>, remarks: &mut Remarks) {
                 "`reservedMemory` has no effect: the memory manager's policy is None",
             )
             .help("write memoryManagerPolicy: Static, or remove reservedMemory");
+    }
+    if memory_manager::is_static(config) {
+        reserved_memory(config, remarks);
+    }
+}
+
+/// What `reservedMemory` adds up to, where the file alone tells what it must.
+fn reserved_memory(config: &Config<'_>, remarks: &mut Remarks) {
+    let known =
+        memory_manager::sums(config).into_iter().filter_map(|sums| Some((sums.kind, sums.reserved_memory, sums.kept?)));
+    for (kind, sum, kept) in known.filter(|(_, sum, kept)| sum != kept) {
+        let field = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
+        let message = format!(
+            "`reservedMemory` adds up to {sum} bytes of {kind}, while kubeReserved, systemReserved and the hard eviction \
+             threshold keep {kept}: the kubelet does not start"
+        );
+        let help = if kind == "memory" {
+            format!("have the entries of reservedMemory add up to \"{kept}\" (in bytes), over all NUMA nodes")
+        } else {
+            format!("remove {kind} from reservedMemory: nothing keeps any from pods")
+        };
+        remarks.field(config, "reserved-memory-mismatch", field, message).help(help);
     }
 }
 
@@ -120,5 +142,40 @@ pub(super) fn cgroup_driver(config: &Config<'_>, remarks: &mut Remarks) {
                  with systemd",
             )
             .help("on hosts with systemd write cgroupDriver: systemd, and have the runtime use the same");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::Document;
+    use crate::kubelet::Minor;
+
+    #[test]
+    fn the_static_memory_manager_compares_sums() {
+        let kept = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmemoryManagerPolicy: Static\n\
+                    kubeReserved: {memory: 424Mi}\nsystemReserved: {memory: 500Mi}\n";
+        let told = |rest: &str| -> Vec<String> {
+            let document = Document::parse("kubelet.yaml", &format!("{kept}{rest}")).document.unwrap();
+            let verdict = crate::verdict::assess(&document, Minor(36));
+            let found = crate::advice::review(&document, &[verdict]);
+            found.into_iter().filter(|one| one.code == "reserved-memory-mismatch").map(|one| one.message).collect()
+        };
+        // The threshold of memory.available is 100Mi by default.
+        for good in [
+            "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]",
+            "reservedMemory: [{limits: {memory: 512Mi}}, {numaNode: 1, limits: {memory: 536870912}}]",
+            "mergeDefaultEvictionSettings: true\nevictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 1Gi}}]",
+            "evictionHard: {memory.available: 5%}\nreservedMemory: [{limits: {memory: 1Mi}}]",
+        ] {
+            assert_eq!(told(good), [] as [&str; 0], "{good}");
+        }
+        let pages =
+            "evictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 924Mi, hugepages-2Mi: 4Mi}}]";
+        assert!(
+            told(pages).first().is_some_and(|one| one.contains("4194304 bytes of hugepages-2Mi")),
+            "{:?}",
+            told(pages)
+        );
+        assert!(told("").first().is_some_and(|one| one.contains("0 bytes of memory")), "{:?}", told(""));
     }
 }

@@ -27,6 +27,7 @@ mod startup;
 pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};
 pub use refusals::Refusals;
+pub(crate) use startup::memory_manager;
 
 /// How far a kubelet gets with a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -1,5 +1,6 @@
 //! The memory manager: its policy (`pkg/kubelet/cm/memorymanager/memory_manager.go` `NewManager`), and the sums that its
-//! static one compares (`validateReservedMemory`), which involve the node's memory and are for `host` to tell.
+//! static one compares (`validateReservedMemory`). Those involve the node's NUMA nodes and often its memory, so that they
+//! refuse nothing here: `host` and advice tell them.
 
 use std::collections::BTreeMap;
 
@@ -26,21 +27,21 @@ fn is_on(config: &Config<'_>) -> bool {
 }
 
 /// Whether the policy is the one that pins memory.
-pub(super) fn is_static(config: &Config<'_>) -> bool {
+pub(crate) fn is_static(config: &Config<'_>) -> bool {
     let made = config.minor() != Minor(21) || config.gate("MemoryManager");
     is_on(config) && made && config.text("memoryManagerPolicy") == "Static"
 }
 
 /// What the static policy compares of a kind of memory: what all entries of `reservedMemory` say, and what is kept from
 /// pods; the latter only where the file alone tells.
-pub(super) struct Sums {
-    pub kind: String,
-    pub reserved_memory: Quantity,
-    pub kept: Option<Quantity>,
+pub(crate) struct Sums {
+    pub(crate) kind: String,
+    pub(crate) reserved_memory: Quantity,
+    pub(crate) kept: Option<Quantity>,
 }
 
 /// The sums by kind of memory. `memory` is always among them.
-pub(super) fn sums(config: &Config<'_>) -> Vec<Sums> {
+pub(crate) fn sums(config: &Config<'_>) -> Vec<Sums> {
     let mut by_kind = BTreeMap::from([("memory".to_owned(), Quantity::ZERO)]);
     for (_, kind, limit) in limits(config) {
         let sum = by_kind.entry(kind.to_owned()).or_default();

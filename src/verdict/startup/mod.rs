@@ -13,7 +13,7 @@ use crate::spelling::nearest;
 mod cpu_manager;
 mod eviction;
 mod host;
-mod memory_manager;
+pub(crate) mod memory_manager;
 mod names;
 mod policy_options;
 mod reservations;
