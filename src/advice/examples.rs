@@ -237,6 +237,12 @@ const EXAMPLES: &[Example] = &[
         "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\nevictionMaxPodGracePeriod: 60",
     ),
     (
+        "split-stream-lost",
+        &[36],
+        "logging: {options: {text: {splitStream: true}}}",
+        "logging: {options: {text: {splitStream: false}}}",
+    ),
+    (
         "swap-never-used",
         &[36],
         "memorySwap: {swapBehavior: LimitedSwap}",

@@ -1,4 +1,4 @@
-//! Fields that are deprecated, or that do nothing while their feature gate is off.
+//! Fields that are deprecated, or that do nothing: while their feature gate is off, or since a flag always overrides them.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,19 @@ static GATED: LazyLock<Vec<&'static Field>> = LazyLock::new(|| {
     fields::all().filter(|field| field.gate.iter().next().is_some()).filter(is_value).collect()
 });
 
+/// The first minor whose flags are known to be registered over the loaded file, with false as their default.
+const SPLIT_STREAM_LOST: Minor = Minor(25);
+
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
+    for path in ["logging.options.text.splitStream", "logging.options.json.splitStream"] {
+        if config.minor() >= SPLIT_STREAM_LOST && config.is(path) {
+            let message = format!("`{path}` has no effect: the kubelet takes it from its flag alone");
+            let flag = if path.contains("text") { "--log-text-split-stream" } else { "--log-json-split-stream" };
+            remarks
+                .field(config, "split-stream-lost", path, message)
+                .help(format!("remove it, and use the flag {flag}"));
+        }
+    }
     for field in deprecated(config.minor()).filter(|field| defaults::is_set(config, &field.path)) {
         let path = field.path.as_str();
         let since = field.deprecated_since.map(|since| since.to_string()).unwrap_or_default();
