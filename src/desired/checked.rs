@@ -1,6 +1,8 @@
 //! One configuration, checked: what kubelets of the versions in question do with it, and what nodecfg has to say beyond
 //! that. The same for a file on its own and for what a pool's files render to.
 
+use std::collections::BTreeMap;
+
 use super::kubelet_file;
 use crate::advice;
 use crate::document::{Document, Parsed, Unread};
@@ -89,19 +91,30 @@ pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
 pub fn told_once(findings: Vec<Finding>) -> Vec<Finding> {
     let decoder = |finding: &Finding| rules::lookup(finding.code).is_some_and(|rule| rule.stage == RuleStage::Load);
     let (mut refused, others): (Vec<Finding>, Vec<Finding>) = findings.into_iter().partition(decoder);
+    // The first refusal at each place and of each field, so that a file that is wrong everywhere takes linear time.
+    let (mut places, mut fields) = (BTreeMap::new(), BTreeMap::new());
+    for (at, refusal) in refused.iter().enumerate() {
+        if let Some(place) = &refusal.place {
+            places.entry(place.clone()).or_insert(at);
+            if let Some(field) = &refusal.field {
+                fields.entry((place.file.clone(), field.clone())).or_insert(at);
+            }
+        }
+    }
     let mut kept: Vec<Finding> = Vec::with_capacity(others.len() + refused.len());
     for finding in others {
-        let same = |other: &&mut Finding| {
-            let (Some(a), Some(b)) = (&finding.place, &other.place) else { return false };
-            a == b || (a.file == b.file && finding.field.is_some() && finding.field == other.field)
-        };
-        match refused.iter_mut().find(same) {
-            Some(refusal) if RESTATED.contains(&finding.code) => {
+        let place = finding.place.as_ref().filter(|_| RESTATED.contains(&finding.code));
+        let of_field = place
+            .zip(finding.field.as_ref())
+            .and_then(|(place, field)| fields.get(&(place.file.clone(), field.clone())));
+        let same = place.and_then(|place| places.get(place)).into_iter().chain(of_field).min();
+        match same.and_then(|at| refused.get_mut(*at)) {
+            Some(refusal) => {
                 if refusal.help.is_none() {
                     refusal.help = finding.help;
                 }
             }
-            _ => kept.push(finding),
+            None => kept.push(finding),
         }
     }
     kept.extend(refused);

@@ -85,12 +85,8 @@ pub(super) fn render(
         problems.extend(checked.findings.into_iter().map(|finding| of_pool(finding, pool, document)));
     }
     gate.apply(&mut problems);
-    // Values keep their places, so that what was found in a file is found again here.
-    for problem in problems {
-        if !findings.contains(&problem) {
-            findings.push(problem);
-        }
-    }
+    // Values keep their places, so that what was found in a file is found again here; `told_once` drops it in the end.
+    findings.extend(problems);
     let document = merged?;
     let canonical = document.canonical();
     let hash = ContentHash::of(canonical.as_bytes());
