@@ -34,13 +34,15 @@ pub(super) fn apply(document: &Document, minor: Minor) -> Result<Enabled, Vec<Re
 pub(super) fn as_far_as_possible(document: &Document, minor: Minor) -> Enabled {
     let none = Mapping::new();
     let mut given = given(document.root.get("featureGates").and_then(|node| node.mapping()).unwrap_or(&none));
-    if let Err(errors) = gates::apply(minor, &given) {
-        for error in errors {
-            match error {
-                GateError::Unknown { gate } => drop(given.remove(&gate)),
-                GateError::Locked { gate, .. } => drop(given.remove(gate)),
-                GateError::Needs { .. } => {}
-            }
+    let errors = match gates::apply(minor, &given) {
+        Ok(enabled) => return enabled,
+        Err(errors) => errors,
+    };
+    for error in errors {
+        match error {
+            GateError::Unknown { gate } => drop(given.remove(&gate)),
+            GateError::Locked { gate, .. } => drop(given.remove(gate)),
+            GateError::Needs { .. } => {}
         }
     }
     gates::apply(minor, &given).unwrap_or_else(|_| Enabled::defaults(minor))
