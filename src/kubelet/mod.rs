@@ -5,6 +5,7 @@ pub mod address;
 pub mod direction;
 pub mod duration;
 pub mod fields;
+pub mod filepath;
 pub mod format;
 pub mod gates;
 pub mod minor;

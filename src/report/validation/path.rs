@@ -1,5 +1,7 @@
 //! Where a file is to those who do not stand in the current folder: code scanning, annotations.
 
+use crate::kubelet::filepath;
+
 /// From paths as they were given to paths from the root of a checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Location {
@@ -18,26 +20,11 @@ impl Location {
             root => format!("{}/{file}", root.trim_end_matches('/')),
         };
         let absolute = if path.starts_with('/') { path } else { format!("{}/{path}", self.current) };
-        let absolute = plain(&absolute);
+        let absolute = filepath::clean(&absolute);
         let root = if self.root.is_empty() { &self.current } else { &self.root };
         let below = absolute.strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
         below.map_or(absolute.clone(), str::to_owned)
     }
-}
-
-/// An absolute path without `.` and `..`.
-fn plain(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 #[cfg(test)]
