@@ -24,7 +24,7 @@ impl Remarks {
     /// Remarks from now on are about kubelets of this verdict's version.
     pub(super) fn turn_to(&mut self, verdict: &Verdict) {
         self.minor = Some(verdict.minor);
-        self.refused = verdict.refusals.iter().chain(&verdict.startup).map(|refusal| refusal.field.clone()).collect();
+        self.refused = verdict.reasons().map(|refusal| refusal.field.clone()).collect();
     }
 
     /// Remarks on a field of the table; the place is the value's, or the closest that the file has.

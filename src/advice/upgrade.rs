@@ -19,10 +19,9 @@ static CHANGING: LazyLock<Vec<&'static Field>> = LazyLock::new(|| {
 
 pub(super) fn check(document: &Document, newest: &Verdict, config: &Config<'_>, next: Minor, remarks: &mut Remarks) {
     remarks.turn_to(newest);
-    let known: BTreeSet<_> =
-        newest.refusals.iter().chain(&newest.startup).map(|refusal| (refusal.rule, refusal.field.as_str())).collect();
+    let known: BTreeSet<_> = newest.reasons().map(|refusal| (refusal.rule, refusal.field.as_str())).collect();
     let coming = assess(document, next);
-    for refusal in coming.refusals.iter().chain(&coming.startup) {
+    for refusal in coming.reasons() {
         if known.contains(&(refusal.rule, refusal.field.as_str())) {
             continue;
         }

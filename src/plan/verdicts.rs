@@ -124,6 +124,6 @@ fn contradiction(pool: &Pool, by_minor: &BTreeMap<Minor, Vec<&NodeName>>) -> Opt
 pub(super) fn refusal(node: &Node, rendered: &Rendered) -> Option<Why> {
     let minor = known_minor(node)?;
     let verdict = assess(&rendered.document, minor);
-    let first = verdict.refusals.first().or(verdict.startup.first())?;
+    let first = verdict.reasons().next()?;
     Some(Why::WouldRefuse { kubelet: minor, reason: first.message.clone() })
 }

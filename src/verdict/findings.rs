@@ -13,12 +13,7 @@ use crate::kubelet::fields::{self, Field};
 pub fn findings(verdicts: &[Verdict]) -> Vec<Finding> {
     let mut all = Vec::new();
     for verdict in verdicts {
-        all.extend(
-            [&verdict.refusals, &verdict.startup, &verdict.later]
-                .into_iter()
-                .flatten()
-                .map(|refusal| finding(refusal, verdict.minor)),
-        );
+        all.extend(verdict.reasons().chain(&verdict.later).map(|refusal| finding(refusal, verdict.minor)));
     }
     merged(all)
 }

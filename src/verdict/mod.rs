@@ -72,6 +72,11 @@ impl Verdict {
     pub fn runs(&self) -> bool {
         self.accepted() && self.startup.is_empty()
     }
+
+    /// Why it does not run: what it refuses, or what it does not start on.
+    pub fn reasons(&self) -> impl Iterator<Item = &Refusal> {
+        self.refusals.iter().chain(&self.startup)
+    }
 }
 
 /// One reason of a kubelet to refuse.
