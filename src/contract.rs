@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The key under which nodecfg stores a KubeletConfiguration in a ConfigMap.
@@ -13,7 +14,7 @@ pub const KUBELET_KEY: &str = "kubelet";
 
 /// core/v1 `NodeConfigSource`: where a node's configuration comes from. Without a ConfigMap it means nothing; the API
 /// server refuses that form.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigSource {
     /// The ConfigMap that holds the configuration.
@@ -23,7 +24,7 @@ pub struct ConfigSource {
 
 /// core/v1 `ConfigMapNodeConfigSource`: one key of one ConfigMap. `uid` and `resourceVersion` are set in status, where
 /// the kubelet says which content it took, and are forbidden in spec.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapSource {
     /// Key within `data`.
@@ -89,7 +90,7 @@ impl fmt::Display for ConfigSource {
 
 /// core/v1 `NodeConfigStatus`: what the node half of the contract reports. All absent means that the node runs the
 /// configuration it was provisioned with.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigStatus {
     /// What the node has taken as its assignment. Lags behind spec by 5 to 15 s on a real kubelet.

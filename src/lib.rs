@@ -5,6 +5,7 @@
 //! ARCHITECTURE.md has the map, the invariants and what each module must not do.
 
 pub mod advice;
+pub mod agent;
 pub mod cli;
 pub mod clock;
 pub mod cluster;
@@ -15,6 +16,7 @@ pub mod finding;
 pub mod judge;
 pub mod kubelet;
 pub mod names;
+pub mod nodeconfig;
 pub mod observed;
 pub mod plan;
 pub mod report;

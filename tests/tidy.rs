@@ -23,10 +23,14 @@ const LONGER: &[(&str, &str)] = &[];
 const RIM: [&str; 2] = ["src/rollout/commentary.rs", "src/rollout/execute.rs"];
 
 /// Rules about imports: for these files (folders, or files by name) none of these. Tests within them are free.
-const FORBIDDEN: [(&[&str], &[&str], &str); 7] = [
+const FORBIDDEN: [(&[&str], &[&str], &str); 8] = [
     (
         &[
             "src/advice",
+            "src/agent/content.rs",
+            "src/agent/machine",
+            "src/agent/signals.rs",
+            "src/agent/state.rs",
             "src/contract.rs",
             "src/desired",
             "src/document",
@@ -96,6 +100,11 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 7] = [
             "crate::report",
         ],
         "talks to a server and decides nothing",
+    ),
+    (
+        &["src/agent"],
+        &["crate::plan", "crate::rollout", "crate::repository", "crate::judge", "crate::sandbox", "crate::cli"],
+        "is the node's half: it must not know what the reconciler intends",
     ),
     (
         &["src/sandbox"],

@@ -1,0 +1,30 @@
+//! The seam to the kubelet process of this host.
+
+use crate::kubelet::risk::StateFile;
+use crate::observed::KubeletVersion;
+
+/// Where a kubelet answers whether it is healthy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Healthz {
+    /// Address, as `127.0.0.1` (`healthzBindAddress`).
+    pub address: String,
+    /// Port (`healthzPort`); 0: it is switched off, and nothing can be asked.
+    pub port: u16,
+}
+
+/// The kubelet process of this host.
+pub trait Host: Send + Sync {
+    /// The version of the kubelet that is installed. `None`: it could not be found out; the Node's own word counts then.
+    fn version(&self) -> impl Future<Output = Option<KubeletVersion>> + Send;
+    /// Restarts the kubelet, with these files of its root directory removed while it does not run. Ends when the service
+    /// manager says that it has been started, or gives up after a limit of its own.
+    ///
+    /// # Errors
+    /// The reason in full, with the command and the end of what it wrote.
+    fn restart(&self, remove: &[StateFile]) -> impl Future<Output = Result<(), String>> + Send;
+    /// Whether the kubelet answers, within a second or so.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn healthz(&self, at: &Healthz) -> impl Future<Output = Result<(), String>> + Send;
+}

@@ -1,0 +1,71 @@
+//! NodeConfig: the resource that carries the contract of Dynamic Kubelet Configuration on clusters whose Nodes no longer do.
+//!
+//! Cluster-scoped, named like its Node and owned by it. The reconciler writes `spec.configSource`, the agent of that node
+//! writes `status`. Shapes below `spec` and `status.config` are core/v1's ([`crate::contract`], KEP-281). The
+//! CustomResourceDefinition is derived from these types; nothing else describes it.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::contract::{ConfigSource, ConfigStatus};
+
+/// What a node shall run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "nodecfg.dev",
+    version = "v1alpha1",
+    kind = "NodeConfig",
+    plural = "nodeconfigs",
+    singular = "nodeconfig"
+)]
+#[kube(status = "NodeConfigStatus", derive = "PartialEq", derive = "Default")]
+#[serde(rename_all = "camelCase")]
+pub struct NodeConfigSpec {
+    /// The ConfigMap that holds the node's configuration. Without it the node runs the configuration that it was
+    /// provisioned with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_source: Option<ConfigSource>,
+}
+
+/// What is so on a node, as its agent says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeConfigStatus {
+    /// What is assigned, active and last known good, shaped as `Node.status.config`. Present, be it empty, as soon as an
+    /// agent has looked; absent while none ever has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<ConfigStatus>,
+    /// The `metadata.generation` that this status answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Hash of the content that the kubelet runs (`v1:blake3:<hex>`); unset for the local configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+    /// The pool whose configuration is assigned, as the label of its ConfigMap says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// What holds and why, in the form of meta/v1 Condition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// meta/v1 Condition.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// `Synced`, `Active` or `KnownGood`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word for programs, in CamelCase.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+    /// When `status` changed last, RFC 3339.
+    pub last_transition_time: String,
+    /// The `metadata.generation` that this condition answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
