@@ -11,5 +11,7 @@
 
 pub mod disk;
 pub mod host;
+pub mod metrics;
+pub mod serve;
 pub mod signals;
 pub mod state;
