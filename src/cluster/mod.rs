@@ -4,6 +4,7 @@
 //! sync out, and [`ClusterWriter`] — which cannot be made without the lock — writes. One [`retry`] policy serves every
 //! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
 
+pub mod apply;
 pub mod binding;
 pub mod connect;
 pub mod error;
