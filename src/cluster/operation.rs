@@ -46,6 +46,8 @@ pub enum Resource {
     Events,
     /// coordination.k8s.io/v1 leases.
     Leases,
+    /// nodecfg.dev/v1alpha1 nodeconfigs.
+    NodeConfigs,
     /// The server's version, which is no object.
     Version,
     /// Of another kind, that nodecfg only installs.
@@ -73,6 +75,7 @@ impl Resource {
     pub fn group(self) -> &'static str {
         match self {
             Self::Leases => "coordination.k8s.io",
+            Self::NodeConfigs => "nodecfg.dev",
             Self::Other(kind) => kind.group,
             _ => "",
         }
@@ -86,6 +89,7 @@ impl Resource {
             Self::ConfigMaps => "configmaps",
             Self::Events => "events",
             Self::Leases => "leases",
+            Self::NodeConfigs => "nodeconfigs",
             Self::Version => "version",
             Self::Other(kind) => kind.plural,
         }
@@ -104,6 +108,7 @@ impl Resource {
     pub(super) fn root(self) -> Cow<'static, str> {
         match self {
             Self::Leases => "/apis/coordination.k8s.io/v1".into(),
+            Self::NodeConfigs => "/apis/nodecfg.dev/v1alpha1".into(),
             Self::Other(Kind { group, version, .. }) if !group.is_empty() => format!("/apis/{group}/{version}").into(),
             _ => "/api/v1".into(),
         }
@@ -222,5 +227,6 @@ mod tests {
             path(Verb::Create, Resource::Leases, Some("kube-system"), "l"),
             "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
         );
+        assert_eq!(path(Verb::Patch, Resource::NodeConfigs, None, "n1"), "/apis/nodecfg.dev/v1alpha1/nodeconfigs/n1");
     }
 }

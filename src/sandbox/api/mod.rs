@@ -7,6 +7,7 @@
 mod access_review;
 mod auth;
 pub(super) mod builtin;
+mod cel;
 mod character;
 mod decode;
 mod definition;
@@ -25,6 +26,7 @@ mod protobuf;
 pub(crate) mod replay;
 mod request;
 mod resource;
+mod rules;
 mod schema;
 mod selectors;
 pub(super) mod shape;
@@ -340,7 +342,7 @@ impl Api {
         let mut registry = self.0.registry.write().unwrap_or_else(PoisonError::into_inner);
         let name = text(definition, "/metadata/name");
         registry.retain(|_, resource| resource.collection != name);
-        for resource in definition::resources(definition) {
+        for resource in definition::resources(definition, self.character()) {
             let at = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
             registry.insert(at, Arc::new(resource));
         }
