@@ -12,6 +12,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 mod actions;
 mod cluster_args;
 mod completions;
+mod crd;
 mod diff;
 mod exit;
 mod explain;
@@ -70,6 +71,7 @@ enum Command {
     Sandbox(sandbox::Args),
     Explain(explain::Args),
     Schema(schema::Args),
+    Crd(crd::Args),
     Completions(completions::Args),
 }
 
@@ -124,6 +126,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Validate(args) => validate::run(&args, cli.output.shape(), cli.verbose, terminal),
         Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
+        Command::Crd(args) => crd::run(&args, format?, terminal),
         Command::Completions(args) => format.and_then(|_| completions::run(&args, terminal)),
         Command::Diff(args) => block_on(diff::run(&args, format?, cli.verbose, terminal)),
         Command::Sync(args) => block_on(sync::run(&args, format?, cli.verbose, terminal)),

@@ -10,8 +10,10 @@ pub mod error;
 mod failure;
 #[cfg(test)]
 mod fake;
+mod follow;
 mod items;
 pub mod lease;
+mod list;
 pub mod observe;
 pub mod operation;
 pub mod permission;

@@ -45,6 +45,8 @@ pub enum Resource {
     Events,
     /// coordination.k8s.io/v1 leases.
     Leases,
+    /// nodecfg.dev/v1alpha1 nodeconfigs.
+    NodeConfigs,
     /// The server's version, which is no object.
     Version,
 }
@@ -55,6 +57,7 @@ impl Resource {
     pub fn group(self) -> &'static str {
         match self {
             Self::Leases => "coordination.k8s.io",
+            Self::NodeConfigs => "nodecfg.dev",
             _ => "",
         }
     }
@@ -67,6 +70,7 @@ impl Resource {
             Self::ConfigMaps => "configmaps",
             Self::Events => "events",
             Self::Leases => "leases",
+            Self::NodeConfigs => "nodeconfigs",
             Self::Version => "version",
         }
     }
@@ -80,6 +84,7 @@ impl Resource {
     fn root(self) -> &'static str {
         match self {
             Self::Leases => "/apis/coordination.k8s.io/v1",
+            Self::NodeConfigs => "/apis/nodecfg.dev/v1alpha1",
             _ => "/api/v1",
         }
     }
@@ -197,5 +202,6 @@ mod tests {
             path(Verb::Create, Resource::Leases, Some("kube-system"), "l"),
             "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
         );
+        assert_eq!(path(Verb::Patch, Resource::NodeConfigs, None, "n1"), "/apis/nodecfg.dev/v1alpha1/nodeconfigs/n1");
     }
 }
