@@ -9,7 +9,9 @@
 //! A kill at any instant, followed by a restart, ends in the same state as no kill; and the kubelet is never left on a
 //! configuration that failed its trial, with or without the API server.
 
+pub mod content;
 pub mod disk;
 pub mod host;
+pub mod machine;
 pub mod signals;
 pub mod state;

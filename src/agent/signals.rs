@@ -30,7 +30,8 @@ pub enum Event {
     Probed(Health),
     /// The answer to [`Effect::Report`].
     Reported(Result<(), String>),
-    /// What the step before wanted remembered could not be saved, and nothing of it was done.
+    /// What the step before wanted remembered could not be saved, and nothing of it was done. Only for a step that changed
+    /// the ledger and was not urgent; taken by the state that came of that step, which goes back by itself.
     NotSaved(String),
     /// The moment that a step asked to be woken at.
     Tick,
@@ -147,7 +148,8 @@ pub enum Effect {
     Activate(Option<ConfigSource>),
     /// Look how the kubelet is; and the node, when that matters.
     Probe {
-        /// Whether to ask the API server too.
+        /// Whether to ask the API server too, once `/healthz` has answered. A server that does not answer within a few
+        /// seconds has not said anything.
         node: bool,
     },
     /// Write the status of the NodeConfig.
@@ -174,8 +176,9 @@ pub struct Announcement {
 pub struct Step {
     /// What is to be done, in this order, once the ledger is saved.
     pub effects: Vec<Effect>,
-    /// The kubelet is to leave a configuration that failed: the effects are carried out even if the ledger cannot be
-    /// saved. To forget a failed trial costs another one; to stay on it costs the node.
+    /// The effects are carried out even if the ledger cannot be saved; it is saved with a later step then. So it is when
+    /// the kubelet is to leave a configuration that failed (to forget a failed trial costs another one, to stay on it costs
+    /// the node), and when what is to be remembered has happened anyway.
     pub urgent: bool,
     /// When to come back with [`Event::Tick`], at the latest.
     pub wake: Option<Timestamp>,

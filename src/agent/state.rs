@@ -36,6 +36,9 @@ pub struct Beyond {
     /// The content hash of what is assigned, as the annotation of its ConfigMap says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
+    /// The content hash of the last known good, as it was said of it when it was assigned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_known_good_hash: Option<String>,
     /// The pool of what is assigned, as the label of its ConfigMap says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -70,7 +73,7 @@ pub enum Phase {
 }
 
 /// A kubelet that was restarted and is watched.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trial {
     /// When it was restarted.

@@ -1,0 +1,207 @@
+//! A kubelet that was restarted is watched: whether it becomes healthy, stays so, and has been long enough to be the last
+//! known good.
+//!
+//! Healthy is a kubelet whose `/healthz` answers and, as far as that was so before and the API server says anything, whose
+//! Node is Ready and whose Lease was renewed after the restart. Without the API server only `/healthz` counts.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::backoff::{after, shifted, since};
+use super::{State, Turn, texts};
+use crate::agent::signals::{Effect, Health, NodeHealth};
+use crate::agent::state::{Failure, FailureKind, Phase, Trial};
+
+/// How often `/healthz` may stop answering: what stops more often is in a crash loop.
+const LAPSES: u32 = 3;
+/// How often the API server is asked during a trial, unless something depends on its answer: the kubelet renews its Lease
+/// as often.
+const NODE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What is known of a kubelet that is watched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Watch {
+    pub(super) under_way: bool,
+    /// Whether the look that is under way asks the API server too.
+    asks_node: bool,
+    /// When to look next. `None`: at once.
+    next: Option<Timestamp>,
+    /// When to ask the API server next.
+    next_node: Option<Timestamp>,
+    /// Whether `/healthz` answered when it was asked last.
+    answers: bool,
+    /// Whether it ever did since the restart.
+    pub(super) answered: bool,
+    /// What the API server said when it was asked last. `None`: nothing.
+    node: Option<NodeHealth>,
+    /// What is wrong, since the last look.
+    pub(super) ailment: Option<Ailment>,
+    /// Whether nothing is left to be seen.
+    ripe: bool,
+}
+
+/// What keeps a kubelet from being healthy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ailment {
+    /// `/healthz` does not answer.
+    Healthz(String),
+    /// Its Node is not Ready.
+    NotReady,
+    /// Its Lease was not renewed.
+    NoLease,
+}
+
+impl Watch {
+    /// The kubelet was restarted.
+    pub(super) fn begin(&mut self) {
+        *self = Self { under_way: self.under_way, ..Self::default() };
+    }
+
+    pub(super) fn shift(&mut self, by: SignedDuration) {
+        self.next = self.next.map(|next| shifted(next, by));
+        self.next_node = self.next_node.map(|next| shifted(next, by));
+    }
+}
+
+impl Trial {
+    /// The clock was set by so much, or so much time was not watched.
+    pub(super) fn shift(&mut self, by: SignedDuration) {
+        self.started = shifted(self.started, by);
+        self.healthy_since = self.healthy_since.map(|moment| shifted(moment, by));
+        self.ailing_since = self.ailing_since.map(|moment| shifted(moment, by));
+    }
+
+    /// Nothing of it is still to come.
+    pub(super) fn clamp(&mut self, now: Timestamp) {
+        self.started = self.started.min(now);
+        self.healthy_since = self.healthy_since.map(|moment| moment.min(now));
+        self.ailing_since = self.ailing_since.map(|moment| moment.min(now));
+    }
+
+    fn ailment(&self, health: &Result<(), String>, node: Option<NodeHealth>) -> Option<Ailment> {
+        if let Err(reason) = health {
+            return Some(Ailment::Healthz(reason.clone()));
+        }
+        let (before, node) = (self.before?, node?);
+        if before.ready && !node.ready {
+            return Some(Ailment::NotReady);
+        }
+        let renewed = node.lease_renewed.is_some_and(|renewed| renewed > self.started);
+        (before.lease_renewed.is_some() && !renewed).then_some(Ailment::NoLease)
+    }
+}
+
+impl State {
+    /// Whether the kubelet is on what it falls back to: then there is nothing to try, and nothing to fall back to.
+    pub(super) fn is_on_last_resort(&self) -> bool {
+        self.target() == self.ledger.last_known_good.as_ref()
+    }
+
+    /// Looks at the kubelet when it is time.
+    pub(super) fn probe(&mut self, turn: &mut Turn) {
+        let Phase::Trying(trial) = &self.ledger.beyond.phase else { return };
+        let settings = self.volatile.settings;
+        let watch = &self.volatile.watch;
+        if watch.under_way || watch.next.is_some_and(|next| next > turn.now) {
+            return;
+        }
+        let over = trial.healthy_since.is_some_and(|healthy| since(healthy, turn.now) >= settings.trial_period);
+        let open = trial.healthy_since.is_none() || trial.ailing_since.is_some() || over;
+        let node = open || watch.next_node.is_none_or(|next| next <= turn.now);
+        // A kubelet that does not recover on what it falls back to is looked at less often: nothing is done about it.
+        let lost = self.is_on_last_resort() && since(trial.started, turn.now) > settings.health_timeout;
+        let interval = if lost { settings.probe_interval.max(NODE_INTERVAL) } else { settings.probe_interval };
+        let watch = &mut self.volatile.watch;
+        watch.under_way = true;
+        watch.asks_node = node;
+        watch.next = Some(after(turn.now, interval));
+        if node {
+            watch.next_node = Some(after(turn.now, NODE_INTERVAL.max(settings.probe_interval)));
+        }
+        turn.effects.push(Effect::Probe { node });
+    }
+
+    /// When to look again.
+    pub(super) fn probe_wake(&self, now: Timestamp) -> Option<Timestamp> {
+        let watch = &self.volatile.watch;
+        let watched = matches!(self.ledger.beyond.phase, Phase::Trying(_)) && !watch.under_way;
+        watched.then(|| watch.next.map_or(now, |next| next.max(now)))
+    }
+
+    /// Takes note of what was seen.
+    pub(super) fn look(&mut self, health: &Health, now: Timestamp) {
+        let settings = self.volatile.settings;
+        let last_resort = self.is_on_last_resort();
+        let watch = &mut self.volatile.watch;
+        watch.under_way = false;
+        let Phase::Trying(trial) = &self.ledger.beyond.phase else { return };
+        // A node that was not asked about is as it was.
+        if watch.asks_node {
+            watch.node = health.node;
+        }
+        watch.ailment = trial.ailment(&health.kubelet, watch.node);
+        watch.answered |= health.kubelet.is_ok() || trial.healthy_since.is_some();
+        let healthy = watch.ailment.is_none();
+        let over = trial.ailing_since.is_none()
+            && trial.healthy_since.is_some_and(|healthy| since(healthy, now) >= settings.trial_period);
+        watch.ripe = healthy && (last_resort || (over && health.node.is_some()));
+    }
+
+    /// The answer to a look.
+    pub(super) fn probed(&mut self, health: &Health, turn: &mut Turn) {
+        let now = turn.now;
+        let last_resort = self.is_on_last_resort();
+        let Phase::Trying(trial) = &mut self.ledger.beyond.phase else { return };
+        let watch = &mut self.volatile.watch;
+        if watch.ripe {
+            return;
+        }
+        let answers = health.kubelet.is_ok();
+        if watch.answers && !answers {
+            trial.lapses = trial.lapses.saturating_add(1);
+        }
+        watch.answers = answers;
+        match (&watch.ailment, trial.healthy_since) {
+            (None, None) => trial.healthy_since = Some(now),
+            (None, Some(_)) if trial.ailing_since.take().is_some() => trial.healthy_since = Some(now),
+            (Some(_), Some(_)) if trial.ailing_since.is_none() => trial.ailing_since = Some(now),
+            _ => {}
+        }
+        // What was seen counts, whether or not it can be saved.
+        turn.urgent = true;
+        let (trial, ailment) = (trial.clone(), watch.ailment.clone());
+        if let Some(failure) = self.failure(&trial, ailment.as_ref(), now).filter(|_| !last_resort) {
+            self.fall_back(failure, turn);
+        }
+    }
+
+    fn failure(&self, trial: &Trial, ailment: Option<&Ailment>, now: Timestamp) -> Option<Failure> {
+        let ailment = ailment?;
+        let limit = self.volatile.settings.health_timeout;
+        let (error, message) = if trial.lapses >= LAPSES {
+            texts::crash_loop(trial.lapses, ailment)
+        } else if trial.healthy_since.is_none() && since(trial.started, now) > limit {
+            texts::never_healthy(limit, ailment)
+        } else if trial.ailing_since.is_some_and(|ailing| since(ailing, now) > limit) {
+            texts::no_longer_healthy(limit, ailment)
+        } else {
+            return None;
+        };
+        Some(Failure { kind: FailureKind::Trial, error, message, kubelet: None })
+    }
+
+    /// Ends what is watched, when nothing is left to be seen: the assignment becomes the last known good.
+    pub(super) fn conclude(&mut self, turn: &mut Turn) {
+        if !self.volatile.watch.ripe || !matches!(self.ledger.beyond.phase, Phase::Trying(_)) {
+            return;
+        }
+        if self.ledger.beyond.failure.is_none() && self.ledger.last_known_good != self.ledger.assigned {
+            self.ledger.last_known_good = self.ledger.assigned.clone();
+            self.ledger.beyond.last_known_good_hash = self.ledger.beyond.content_hash.clone();
+        }
+        self.ledger.beyond.phase = Phase::Settled;
+        self.volatile.watch.begin();
+        turn.effects.push(Effect::Prune);
+    }
+}
