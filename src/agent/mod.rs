@@ -12,6 +12,9 @@
 pub mod content;
 pub mod disk;
 pub mod host;
+pub mod keeper;
 pub mod machine;
+pub mod placement;
 pub mod signals;
 pub mod state;
+pub mod store;
