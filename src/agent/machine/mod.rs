@@ -25,6 +25,8 @@ use crate::nodeconfig::NodeConfigStatus;
 mod activation;
 mod backoff;
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod replay;
 mod status;
 #[cfg(test)]
@@ -32,6 +34,8 @@ mod stories;
 mod sync;
 mod texts;
 mod trial;
+#[cfg(test)]
+mod troubles;
 #[cfg(test)]
 mod world;
 
