@@ -13,5 +13,7 @@ pub mod content;
 pub mod disk;
 pub mod host;
 pub mod machine;
+pub mod metrics;
+pub mod serve;
 pub mod signals;
 pub mod state;
