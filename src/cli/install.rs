@@ -191,9 +191,7 @@ async fn apply(
             "after an upgrade of the cluster, run nodecfg install again",
         )?;
     }
-    let entry = |target: &Target, result: &str| {
-        json!({"resource": target.resource(), "namespace": target.namespace(), "name": target.name(), "result": result})
-    };
+    let entry = |target: &Target, result: &str| json!({"resource": target.resource(), "namespace": target.namespace(), "name": target.name(), "result": result});
     let all: Vec<Value> = applied
         .iter()
         .map(|target| entry(target, "serverside-applied"))
