@@ -4,6 +4,12 @@
 use std::io;
 use std::path::Path;
 
+pub mod durable;
+pub mod memory;
+#[cfg(test)]
+mod memory_tests;
+pub mod real;
+
 /// File system operations, each as small as the system call behind it. Paths are whole. Errors are the system's.
 pub trait Disk: Send {
     /// The content of a file. `None`: there is none.
