@@ -4,6 +4,7 @@
 //! sync out, and [`ClusterWriter`] — which cannot be made without the lock — writes. One [`retry`] policy serves every
 //! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
 
+pub mod agent;
 pub mod apply;
 pub mod binding;
 pub mod connect;
@@ -28,6 +29,7 @@ pub mod watch;
 mod wire;
 pub mod writer;
 
+pub use agent::AgentClient;
 pub use connect::ConnectError;
 pub use error::ClusterError;
 pub use lease::LockError;

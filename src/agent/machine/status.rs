@@ -85,11 +85,12 @@ impl State {
         let held = [
             (texts::SYNCED, self.synced_condition()),
             (texts::ACTIVE, Some(self.active_condition(now))),
-            (texts::KNOWN_GOOD, Some(self.known_good_condition())),
+            (texts::KNOWN_GOOD, Some(self.known_good_condition(now))),
         ];
+        let generation = volatile.sync.generation.or(status.observed_generation);
         for (kind, held) in held {
             let before = shown.and_then(|shown| shown.conditions.iter().find(|condition| condition.kind == kind));
-            status.conditions.extend(condition(kind, held, before, status.observed_generation, now));
+            status.conditions.extend(condition(kind, held, before, generation, now));
         }
         status
     }
@@ -182,10 +183,10 @@ impl State {
     }
 
     /// Whether what is assigned is the last known good.
-    fn known_good_condition(&self) -> Held {
+    fn known_good_condition(&self, now: Timestamp) -> Held {
         let beyond = &self.ledger.beyond;
         let assigned = texts::named(self.ledger.assigned.as_ref());
-        if let Some(unsaved) = &self.volatile.unsaved {
+        if let Some(unsaved) = self.volatile.unsaved.as_ref().filter(|unsaved| unsaved.backoff.waits(now)) {
             let message = format!("the agent's state could not be saved, will be tried again: {}", unsaved.reason);
             return (FALSE, texts::STORAGE_FAILED.to_owned(), message);
         }

@@ -179,9 +179,12 @@ impl State {
     fn failure(&self, trial: &Trial, ailment: Option<&Ailment>, now: Timestamp) -> Option<Failure> {
         let ailment = ailment?;
         let limit = self.volatile.settings.health_timeout;
+        // Where the host was started anew, the kubelet was too and gets its time again; but not for ever.
+        let resumed = self.volatile.first.filter(|first| since(trial.started, *first) < limit.saturating_mul(10));
+        let started = resumed.map_or(trial.started, |resumed| resumed.max(trial.started));
         let (error, message) = if trial.lapses >= LAPSES {
             texts::crash_loop(trial.lapses, ailment)
-        } else if trial.healthy_since.is_none() && since(trial.started, now) > limit {
+        } else if trial.healthy_since.is_none() && since(started, now) > limit {
             texts::never_healthy(limit, ailment)
         } else if trial.ailing_since.is_some_and(|ailing| since(ailing, now) > limit) {
             texts::no_longer_healthy(limit, ailment)
