@@ -17,6 +17,8 @@ pub mod machine;
 pub mod metrics;
 pub mod serve;
 pub mod placement;
+pub mod placement;
+pub mod serve;
 pub mod signals;
 pub mod state;
 pub mod store;

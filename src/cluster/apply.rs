@@ -79,7 +79,11 @@ impl Target {
         let (api_version, kind) = (text("/apiVersion")?, text("/kind")?);
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = KINDS.iter().find(|known| (known.group, known.version, known.kind) == (group, version, kind))?;
-        Some(Self { kind, namespace: text("/metadata/namespace").map(str::to_owned), name: text("/metadata/name")?.to_owned() })
+        Some(Self {
+            kind,
+            namespace: text("/metadata/namespace").map(str::to_owned),
+            name: text("/metadata/name")?.to_owned(),
+        })
     }
 
     /// `daemonset.apps/nodecfg-agent`: as kubectl names it.
