@@ -4,14 +4,18 @@
 //! sync out, and [`ClusterWriter`] — which cannot be made without the lock — writes. One [`retry`] policy serves every
 //! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
 
+pub mod agent;
+pub mod apply;
 pub mod binding;
 pub mod connect;
 pub mod error;
 mod failure;
 #[cfg(test)]
 mod fake;
+mod follow;
 mod items;
 pub mod lease;
+mod list;
 pub mod observe;
 pub mod operation;
 pub mod permission;
@@ -25,6 +29,7 @@ pub mod watch;
 mod wire;
 pub mod writer;
 
+pub use agent::AgentClient;
 pub use connect::ConnectError;
 pub use error::ClusterError;
 pub use lease::LockError;

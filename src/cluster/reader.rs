@@ -7,18 +7,15 @@ use std::time::Duration;
 use http::Method;
 
 use super::error::ClusterError;
-use super::operation::{Operation, Resource, Verb, escape};
+use super::list::{Collection, list};
+use super::operation::{Operation, Resource, Verb};
 use super::retry::RetryPolicy;
 use super::transport::{Call, Limits, Transport, Whole};
 pub use super::wire::LabelKeys;
-use super::wire::{ListMeta, Page, WireConfigMap, WireMetadata, WireNode, WireVersion};
+use super::wire::{WireConfigMap, WireMetadata, WireNode, WireVersion};
 use crate::names::NodeName;
 use crate::observed::{FetchedConfigMap, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, ServerVersion};
 
-/// Objects per page of a list: a compromise between requests and the work one request makes the server do.
-const PAGE: usize = 250;
-/// How often a list is begun anew because its continuation expired.
-const LIST_RESTARTS: u32 = 3;
 /// Asks for metadata only (meta/v1 `PartialObjectMetadataList`).
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
@@ -101,9 +98,9 @@ impl ClusterReader {
     /// # Errors
     /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
     pub async fn list_nodes(&self) -> Result<(Vec<Node>, String), ClusterError> {
-        let operation = Operation::on_all(Verb::List, Resource::Nodes, None);
+        let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
         let keys = &*self.label_keys;
-        self.list(&operation, None, "application/json", |wire: WireNode| wire.into_node(keys)).await
+        list(&self.transport, &nodes, "application/json", |wire: WireNode| wire.into_node(keys)).await
     }
 
     /// One Node, or `None` when there is none of this name.
@@ -123,9 +120,9 @@ impl ClusterReader {
     /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
     pub async fn list_config_maps(&self, namespace: &str) -> Result<Vec<ManagedConfigMap>, ClusterError> {
         let operation = Operation::on_all(Verb::List, Resource::ConfigMaps, Some(namespace));
-        let selector = format!("{MANAGED_BY_LABEL}={MANAGER}");
+        let managed = Collection::labelled(operation, format!("{MANAGED_BY_LABEL}={MANAGER}"));
         let keep = |wire: WireMetadata| Some(wire.into_managed());
-        Ok(self.list(&operation, Some(&selector), METADATA_ONLY, keep).await?.0)
+        Ok(list(&self.transport, &managed, METADATA_ONLY, keep).await?.0)
     }
 
     /// One ConfigMap with its content, or `None` when there is none of this name (or no such namespace).
@@ -140,47 +137,6 @@ impl ClusterReader {
 
     async fn get<T: serde::de::DeserializeOwned>(&self, operation: &Operation) -> Result<T, ClusterError> {
         self.transport.call(operation, &Call::new(Method::GET, operation.path()), Whole::new).await
-    }
-
-    /// Reads a whole collection. The versions of all pages are one, so the result is a consistent picture.
-    async fn list<W: serde::de::DeserializeOwned, T>(
-        &self,
-        operation: &Operation,
-        selector: Option<&str>,
-        accept: &'static str,
-        keep: impl Fn(W) -> Option<T>,
-    ) -> Result<(Vec<T>, String), ClusterError> {
-        let mut restarts = 0;
-        let mut all = Vec::new();
-        let mut next: Option<String> = None;
-        loop {
-            let mut uri = format!("{}?limit={PAGE}", operation.path());
-            if let Some(selector) = selector {
-                uri.push_str("&labelSelector=");
-                uri.push_str(&escape(selector));
-            }
-            if let Some(next) = &next {
-                uri.push_str("&continue=");
-                uri.push_str(&escape(next));
-            }
-            let call = Call::new(Method::GET, uri).accept(accept);
-            match self.transport.call(operation, &call, || Page::new(&keep)).await {
-                Ok((items, ListMeta { resource_version, next: continuation })) => {
-                    all.extend(items);
-                    next = continuation.filter(|token| !token.is_empty());
-                    if next.is_none() {
-                        return Ok((all, resource_version.unwrap_or_default()));
-                    }
-                }
-                Err(ClusterError::Expired { .. }) if next.is_some() && restarts < LIST_RESTARTS => {
-                    restarts += 1;
-                    tracing::debug!(%operation, restarts, "the continuation expired; listing anew");
-                    all.clear();
-                    next = None;
-                }
-                Err(error) => return Err(error),
-            }
-        }
     }
 }
 

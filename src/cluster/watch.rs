@@ -1,35 +1,17 @@
-//! Follows all Nodes with one watch: from the version of a list, across closed connections, outages and expired versions,
-//! until the reader of the stream has enough. Asks nothing about single Nodes.
+//! Follows all Nodes with one watch, until the reader of the stream has enough. Asks nothing about single Nodes.
 
-use std::borrow::Cow;
-use std::time::Duration;
+use std::sync::Arc;
 
-use futures::Stream;
-use http::Method;
-use http_body_util::BodyExt;
-use kube::client::Body;
-use serde::Deserialize;
-use tokio::time::Instant;
+use futures::{Stream, StreamExt as _};
 
 use super::error::ClusterError;
-use super::failure::{Failure, Status};
-use super::operation::{Operation, Resource, Verb, escape};
+use super::follow::{Change, Following, WATCH, follow};
+use super::list::Collection;
+use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
-use super::retry::Decision;
-use super::transport::{Call, Struggle};
-use super::wire::{LabelKeys, WireNode};
-use crate::clock;
+use super::wire::WireNode;
 use crate::names::NodeName;
 use crate::observed::Node;
-
-/// For how long a watch is asked, plus up to a quarter so that many clients do not come back together. Short, because a
-/// connection that died without a word is noticed only when this is over; going on costs one request.
-const WATCH_SECONDS: f64 = 60.0;
-/// How much longer than asked for a watch may stay open before it is taken for dead.
-const GRACE: Duration = Duration::from_secs(10);
-/// A watch that ends sooner than this without having said anything counts as a failure, or it would be reopened at once
-/// for ever.
-const TOO_SHORT: Duration = Duration::from_secs(1);
 
 /// What happened to Nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,289 +31,20 @@ impl ClusterReader {
         &self,
         resource_version: &str,
     ) -> impl Stream<Item = Result<NodeEvent, ClusterError>> + Send + use<> {
-        let follower = Follower {
-            reader: self.clone(),
-            operation: Operation::on_all(Verb::Watch, Resource::Nodes, None),
-            version: resource_version.to_owned(),
-            open: None,
-            relists: 0,
-            trouble: None,
-            ended: false,
+        let following = Following {
+            collection: Collection::all(Operation::on_all(Verb::Watch, Resource::Nodes, None)),
+            version: Some(resource_version.to_owned()),
+            watch: WATCH,
         };
-        futures::stream::unfold(follower, |mut follower| async move {
-            if follower.ended {
-                return None;
-            }
-            let item = follower.next().await;
-            follower.ended = item.is_err();
-            Some((item, follower))
+        let keys = Arc::clone(&self.label_keys);
+        let changes = follow(&self.transport, following, move |wire: WireNode| wire.into_node(&keys));
+        changes.map(|change| {
+            Ok(match change? {
+                Change::Upsert(node) => NodeEvent::Upsert(Box::new(node)),
+                Change::Deleted(node) => NodeEvent::Deleted(node.name),
+                Change::Relisted(nodes) => NodeEvent::Relisted(nodes),
+            })
         })
-    }
-}
-
-/// A watch in progress.
-struct Follower {
-    reader: ClusterReader,
-    operation: Operation,
-    version: String,
-    open: Option<OpenWatch>,
-    /// Lists made anew since the last event, to slow down a server that expires everything.
-    relists: u32,
-    trouble: Option<Trouble>,
-    ended: bool,
-}
-
-/// One connection of a watch.
-struct OpenWatch {
-    body: Body,
-    lines: Lines,
-    opened: Instant,
-    until: Instant,
-    heard: bool,
-}
-
-/// Failures in a row.
-struct Trouble {
-    attempts: u32,
-    since: Instant,
-    struggle: Option<Struggle>,
-}
-
-impl Follower {
-    async fn next(&mut self) -> Result<NodeEvent, ClusterError> {
-        loop {
-            match self.line().await {
-                Ok(Some(line)) => match read(&line, &self.reader.label_keys) {
-                    Ok(Told { event, version }) => {
-                        self.heard();
-                        if let Some(version) = version {
-                            self.version = version;
-                        }
-                        if let Some(event) = event {
-                            return Ok(event);
-                        }
-                    }
-                    Err(Failure::Status { code: 410, .. }) => return self.relist().await,
-                    Err(failure) => self.fail(failure).await?,
-                },
-                // Closed in order, as asked for: go on from here.
-                Ok(None) => {}
-                Err(Failure::Status { code: 410, .. }) => return self.relist().await,
-                Err(failure) => self.fail(failure).await?,
-            }
-        }
-    }
-
-    /// The next line of the watch, opened if need be. `None`: it was closed in order.
-    async fn line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        let open = match &mut self.open {
-            Some(open) => open,
-            closed => {
-                let watch = open(&self.reader, &self.operation, &self.version).await?;
-                closed.insert(watch)
-            }
-        };
-        loop {
-            if let Some(line) = open.lines.take() {
-                return Ok(Some(line));
-            }
-            match tokio::time::timeout_at(open.until, open.body.frame()).await {
-                Ok(Some(Ok(frame))) => open.lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default()),
-                Ok(Some(Err(error))) => return Err(Failure::of_client(error)),
-                Ok(None) if !open.heard && open.opened.elapsed() < TOO_SHORT => {
-                    return Err(Failure::Lost("the watch was closed at once".to_owned()));
-                }
-                Ok(None) => {
-                    (self.open, self.trouble) = (None, None);
-                    return Ok(None);
-                }
-                Err(_) => return Err(Failure::TooSlow(open.opened.elapsed())),
-            }
-        }
-    }
-
-    fn heard(&mut self) {
-        self.trouble = None;
-        self.relists = 0;
-        if let Some(open) = &mut self.open {
-            open.heard = true;
-        }
-    }
-
-    /// Takes note of a failure and waits as the policy says.
-    async fn fail(&mut self, failure: Failure) -> Result<(), ClusterError> {
-        // A watch that stood for a while, however quiet, was the end of the trouble before.
-        if self.open.take().is_some_and(|open| open.opened.elapsed() >= TOO_SHORT) {
-            self.trouble = None;
-        }
-        let transport = &self.reader.transport;
-        let trouble =
-            self.trouble.get_or_insert_with(|| Trouble { attempts: 0, since: clock::instant(), struggle: None });
-        trouble.attempts += 1;
-        match transport.decide(&failure, trouble.attempts, trouble.since) {
-            Decision::RetryAfter(delay) => {
-                trouble.struggle.get_or_insert_with(|| transport.struggle(&self.operation, &failure));
-                tracing::debug!(attempts = trouble.attempts, ?delay, "watching again: {}", failure.summary());
-                tokio::time::sleep(delay).await;
-                Ok(())
-            }
-            Decision::OutOfTime => Err(ClusterError::TimedOut {
-                operation: Box::new(self.operation.clone()),
-                attempts: trouble.attempts,
-                waited: trouble.since.elapsed(),
-                last: failure.summary(),
-            }),
-            Decision::Final => Err(failure.into_error(&self.operation, transport.server())),
-        }
-    }
-
-    /// Lists all Nodes anew, because the version to go on from is gone.
-    async fn relist(&mut self) -> Result<NodeEvent, ClusterError> {
-        self.open = None;
-        if self.relists > 0 {
-            tokio::time::sleep(self.reader.transport.backoff(self.relists)).await;
-        }
-        self.relists += 1;
-        tracing::debug!(version = self.version, "the version to watch from has expired; listing all nodes anew");
-        let (nodes, version) = self.reader.list_nodes().await?;
-        self.version = version;
-        self.trouble = None;
-        Ok(NodeEvent::Relisted(nodes))
-    }
-}
-
-async fn open(reader: &ClusterReader, operation: &Operation, version: &str) -> Result<OpenWatch, Failure> {
-    let transport = &reader.transport;
-    let seconds = Duration::from_secs_f64(WATCH_SECONDS * (1.0 + 0.25 * transport.jitter()));
-    let uri = format!(
-        "{}?watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}",
-        operation.path(),
-        escape(version),
-        seconds.as_secs()
-    );
-    let limit = transport.limits.attempt;
-    let call = Call::new(Method::GET, uri);
-    let response = tokio::time::timeout(limit, transport.open(&call)).await.unwrap_or(Err(Failure::TooSlow(limit)))?;
-    let opened = clock::instant();
-    Ok(OpenWatch {
-        body: response.into_body(),
-        lines: Lines::default(),
-        opened,
-        until: opened + seconds + GRACE,
-        heard: false,
-    })
-}
-
-/// What one line of a watch says.
-#[derive(Debug)]
-struct Told {
-    event: Option<NodeEvent>,
-    version: Option<String>,
-}
-
-/// Reads one line: the kind first, since an error's object is a Status and shares field names with a Node.
-fn read(line: &[u8], keys: &LabelKeys) -> Result<Told, Failure> {
-    #[derive(Deserialize)]
-    struct Kind<'a> {
-        #[serde(rename = "type", borrow)]
-        kind: Cow<'a, str>,
-    }
-    #[derive(Deserialize)]
-    struct Of<T> {
-        object: T,
-    }
-    // The content of a Node is nobody's business in a log, hence no quotation.
-    let unreadable = |_| Failure::Lost("a line of the watch is unreadable".to_owned());
-    let kind = serde_json::from_slice::<Kind<'_>>(line).map_err(unreadable)?.kind;
-    if kind == "ERROR" {
-        let status = serde_json::from_slice::<Of<Status>>(line).map_err(unreadable)?.object;
-        return Err(Failure::Status { code: status.code.unwrap_or(500), retry_after: None, status: Box::new(status) });
-    }
-    let wire = serde_json::from_slice::<Of<WireNode>>(line).map_err(unreadable)?.object;
-    let version = wire.resource_version().map(str::to_owned);
-    let event = match &*kind {
-        "ADDED" | "MODIFIED" => wire.into_node(keys).map(|node| NodeEvent::Upsert(Box::new(node))),
-        "DELETED" => wire.into_node(keys).map(|node| NodeEvent::Deleted(node.name)),
-        // A bookmark has a version and nothing else; so has whatever a later server may say.
-        _ => None,
-    };
-    Ok(Told { event, version })
-}
-
-/// Cuts a stream of bytes into lines.
-#[derive(Debug, Default)]
-struct Lines {
-    buffer: Vec<u8>,
-    /// Up to here `buffer` has been handed out.
-    start: usize,
-    /// Up to here there is no line end.
-    scanned: usize,
-}
-
-impl Lines {
-    fn push(&mut self, bytes: &[u8]) {
-        self.buffer.drain(..self.start);
-        self.scanned -= self.start;
-        self.start = 0;
-        self.buffer.extend_from_slice(bytes);
-    }
-
-    fn take(&mut self) -> Option<Vec<u8>> {
-        loop {
-            let rest = self.buffer.get(self.scanned..)?;
-            let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
-                self.scanned = self.buffer.len();
-                return None;
-            };
-            let end = self.scanned + at;
-            let line = self.buffer.get(self.start..end)?.to_vec();
-            self.start = end + 1;
-            self.scanned = self.start;
-            if !line.trim_ascii().is_empty() {
-                return Some(line);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_across_chunks() {
-        let text = b"one\n\ntwo\nthree";
-        for size in 1..=text.len() {
-            let mut lines = Lines::default();
-            let mut all = Vec::new();
-            for chunk in text.chunks(size) {
-                lines.push(chunk);
-                while let Some(line) = lines.take() {
-                    all.push(String::from_utf8(line).expect("text"));
-                }
-            }
-            assert_eq!(all, ["one", "two"], "{size}");
-        }
-    }
-
-    #[test]
-    fn lines_of_a_watch_as_recorded() {
-        let read = |text: &str| read(text.as_bytes(), &LabelKeys::All);
-        let told = read(
-            r#"{"type":"MODIFIED","object":{"kind":"Node","metadata":{"name":"n1","resourceVersion":"7"},"status":{}}}"#,
-        )
-        .expect("an event");
-        assert!(matches!(told.event, Some(NodeEvent::Upsert(node)) if node.name.as_str() == "n1"));
-        assert_eq!(told.version.as_deref(), Some("7"));
-        let told = read(r#"{"type":"BOOKMARK","object":{"kind":"Node","metadata":{"resourceVersion":"9"},"spec":{}}}"#)
-            .expect("a bookmark");
-        assert!(told.event.is_none());
-        assert_eq!(told.version.as_deref(), Some("9"));
-        let expired = read(
-            r#"{"object":{"apiVersion":"v1","code":410,"kind":"Status","message":"too old resource version: 2 (351)","metadata":{},"reason":"Expired","status":"Failure"},"type":"ERROR"}"#,
-        );
-        assert!(matches!(expired, Err(Failure::Status { code: 410, .. })), "{expired:?}");
-        assert!(matches!(read("{\"type\":"), Err(Failure::Lost(_))));
     }
 }
 

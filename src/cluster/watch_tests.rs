@@ -1,6 +1,7 @@
 //! A watch across closed connections, outages and expired versions.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::{Value, json};

@@ -62,8 +62,6 @@ struct NodeMeta {
     name: String,
     #[serde(default)]
     uid: String,
-    #[serde(default, rename = "resourceVersion")]
-    resource_version: Option<String>,
     #[serde(default)]
     labels: Option<BTreeMap<String, String>>,
     #[serde(default, rename = "deletionTimestamp")]
@@ -116,11 +114,6 @@ struct WireNodeInfo {
 }
 
 impl WireNode {
-    /// The version of this object.
-    pub(super) fn resource_version(&self) -> Option<&str> {
-        self.metadata.resource_version.as_deref()
-    }
-
     /// The Node with the labels that are wanted. `None`: its name is none, which no API server sends.
     pub(super) fn into_node(self, keys: &LabelKeys) -> Option<Node> {
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());

@@ -1,5 +1,10 @@
 //! The seam to the kubelet process of this host.
 
+pub mod command;
+pub mod healthz;
+pub mod step;
+pub mod system;
+
 use crate::kubelet::risk::StateFile;
 use crate::observed::KubeletVersion;
 
