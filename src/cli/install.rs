@@ -119,7 +119,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     if format == Format::Markdown {
         return Err(Failure::usage("install writes no markdown", "use -o text, json or yaml"));
     }
-    let objects = install::objects(&args.installation()?)?;
+    let objects = install::objects(&args.installation()?);
     if args.dry_run {
         print(&objects, format, terminal)?;
         return Ok(Exit::Done);

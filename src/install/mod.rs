@@ -3,11 +3,10 @@
 //!
 //! docs/deploy.md says for each privilege why it is there. What changes here changes there.
 
-use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::names::NamespaceName;
-use crate::nodeconfig::NodeConfig;
+use crate::nodeconfig;
 
 mod daemonset;
 mod policy;
@@ -98,10 +97,8 @@ fn parent(path: &str) -> &str {
 }
 
 /// The objects, in the order in which they are to be applied: each needs those before it.
-///
-/// # Errors
-/// When the CustomResourceDefinition cannot be written as JSON.
-pub fn objects(installation: &Installation) -> Result<Vec<Value>, serde_json::Error> {
+#[must_use]
+pub fn objects(installation: &Installation) -> Vec<Value> {
     let namespace = installation.namespace.as_str();
     let mut objects = Vec::new();
     let pods = match &installation.agent {
@@ -115,30 +112,30 @@ pub fn objects(installation: &Installation) -> Result<Vec<Value>, serde_json::Er
     if let Some(name) = agent_namespace {
         objects.extend(namespace_object(name, true));
     }
-    objects.push(definition()?);
+    objects.push(definition());
     objects.extend(rbac::reconciler(namespace));
     match &installation.agent {
         None => {}
         Some(Agent::Systemd) => {
             objects.extend(rbac::agent_on_host(namespace));
-            objects.extend(policy::own_status_only(None));
+            objects.extend(policy::own_status_only());
         }
         Some(Agent::DaemonSet(pods)) => {
             objects.extend(rbac::agent(namespace, pods.namespace.as_str()));
-            objects.extend(policy::own_status_only(Some(pods.namespace.as_str())));
+            objects.extend(policy::own_status_only());
             objects.push(daemonset::daemon_set(pods));
         }
     }
-    Ok(objects)
+    objects
 }
 
 /// The CustomResourceDefinition of NodeConfig.
-fn definition() -> Result<Value, serde_json::Error> {
-    let mut definition = serde_json::to_value(NodeConfig::crd())?;
+fn definition() -> Value {
+    let mut definition = nodeconfig::definition();
     if let Some(metadata) = definition.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("labels".to_owned(), labels(None));
     }
-    Ok(definition)
+    definition
 }
 
 /// A Namespace; none for those that Kubernetes itself makes, whose labels are none of nodecfg's business.

@@ -10,16 +10,14 @@ use super::{AGENT, labels};
 /// The name of the policy and of its binding.
 const NAME: &str = "nodecfg-agent-own-status";
 
-/// The policy and its binding, for kubelets' identities and for the agent's ServiceAccount in this namespace.
+/// The policy and its binding, for kubelets' identities and for every ServiceAccount that is called as the agent's: whichever way
+/// agents are installed last, the others stay bound.
 ///
 /// A pod's token says on which node the pod runs (KEP-4193, on by default from Kubernetes 1.30), and the API server passes it
 /// on in `userInfo.extra`. A token that does not say so writes nothing.
-pub(super) fn own_status_only(agent_namespace: Option<&str>) -> Vec<Value> {
+pub(super) fn own_status_only() -> Vec<Value> {
     let on_host = "request.userInfo.username.startsWith('system:node:')";
-    let agents = agent_namespace.map_or_else(
-        || on_host.to_owned(),
-        |namespace| format!("{on_host} || request.userInfo.username == 'system:serviceaccount:{namespace}:{AGENT}'"),
-    );
+    let agents = format!("{on_host} || request.userInfo.username.matches('^system:serviceaccount:[^:]+:{AGENT}$')");
     let claim = "authentication.kubernetes.io/node-name";
     let node = format!(
         "{on_host} ? request.userInfo.username.substring(size('system:node:')) : \
@@ -46,7 +44,8 @@ pub(super) fn own_status_only(agent_namespace: Option<&str>) -> Vec<Value> {
                 "matchConditions": [{"name": "agents", "expression": agents}],
                 "variables": [{"name": "node", "expression": node}],
                 "validations": [{
-                    "expression": "request.subResource == 'status' && variables.node != '' && request.name == variables.node",
+                    "expression": "has(request.subResource) && request.subResource == 'status' && \
+                                   variables.node != '' && request.name == variables.node",
                     "messageExpression": message,
                     "reason": "Forbidden",
                 }],

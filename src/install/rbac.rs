@@ -28,8 +28,8 @@ pub(super) fn reconciler(namespace: &str) -> Vec<Value> {
 
 /// Events about Nodes are in this namespace, since Nodes are in none.
 const EVENTS: &[Rule<'_>] = &[("", &["events"], &["create"])];
-/// An agent follows its NodeConfig and writes its status. That it is its own, the policy sees to: RBAC knows no field selectors,
-/// and no names in a watch.
+/// An agent follows its NodeConfig and writes its status. That it writes its own alone, the policy sees to: one role serves all
+/// agents, and could name a node's object only if it were that node's.
 const NODE_CONFIGS: &[Rule<'_>] = &[
     ("nodecfg.dev", &["nodeconfigs"], &["get", "list", "watch"]),
     ("nodecfg.dev", &["nodeconfigs/status"], &["patch"]),
