@@ -5,10 +5,14 @@
 //! CustomResourceDefinition is derived from these types; nothing else describes it.
 
 use kube::CustomResource;
+use kube::CustomResourceExt as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::contract::{ConfigSource, ConfigStatus};
+
+mod schema;
 
 /// What a node shall run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -17,10 +21,43 @@ use crate::contract::{ConfigSource, ConfigStatus};
     version = "v1alpha1",
     kind = "NodeConfig",
     plural = "nodeconfigs",
-    singular = "nodeconfig"
+    singular = "nodeconfig",
+    shortname = "nc",
+    category = "nodecfg",
+    doc = "What the kubelet of one Node shall run, and what it runs. Named like the Node and owned by it.",
+    printcolumn(name = "Pool", type_ = "string", json_path = ".status.pool"),
+    printcolumn(
+        name = "Wanted",
+        type_ = "string",
+        json_path = ".spec.configSource.configMap.name",
+        description = "The ConfigMap that the node shall run",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Assigned",
+        type_ = "string",
+        json_path = ".status.config.assigned.configMap.name",
+        description = "The ConfigMap that the node has taken as its assignment"
+    ),
+    printcolumn(
+        name = "Active",
+        type_ = "string",
+        json_path = ".status.config.active.configMap.name",
+        description = "The ConfigMap that the kubelet runs; empty: the configuration that the node was provisioned with"
+    ),
+    printcolumn(
+        name = "Known good",
+        type_ = "string",
+        json_path = ".status.config.lastKnownGood.configMap.name",
+        description = "The ConfigMap that the node falls back to",
+        priority = 1
+    ),
+    printcolumn(name = "Error", type_ = "string", json_path = ".status.config.error"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[kube(status = "NodeConfigStatus", derive = "PartialEq", derive = "Default")]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::spec)]
 pub struct NodeConfigSpec {
     /// The ConfigMap that holds the node's configuration. Without it the node runs the configuration that it was
     /// provisioned with.
@@ -31,6 +68,7 @@ pub struct NodeConfigSpec {
 /// What is so on a node, as its agent says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::status)]
 pub struct NodeConfigStatus {
     /// What is assigned, active and last known good, shaped as `Node.status.config`. Present, be it empty, as soon as an
     /// agent has looked; absent while none ever has.
@@ -53,6 +91,7 @@ pub struct NodeConfigStatus {
 /// meta/v1 Condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::condition)]
 pub struct Condition {
     /// `Synced`, `Active` or `KnownGood`.
     #[serde(rename = "type")]
@@ -68,4 +107,13 @@ pub struct Condition {
     /// The `metadata.generation` that this condition answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+/// The CustomResourceDefinition (apiextensions.k8s.io/v1) that makes an API server keep NodeConfigs.
+#[must_use]
+pub fn definition() -> Value {
+    // Types of k8s-openapi always serialise.
+    let mut definition = serde_json::to_value(NodeConfig::crd()).unwrap_or_default();
+    schema::tidy(&mut definition);
+    definition
 }

@@ -13,10 +13,12 @@ mod actions;
 mod agent;
 mod cluster_args;
 mod completions;
+mod crd;
 mod diff;
 mod exit;
 mod explain;
 mod failure;
+mod install;
 mod logging;
 mod observe;
 mod output;
@@ -69,9 +71,11 @@ enum Command {
     Verify(verify::Args),
     Status(status::Args),
     Agent(Box<agent::Args>),
+    Install(install::Args),
     Sandbox(sandbox::Args),
     Explain(explain::Args),
     Schema(schema::Args),
+    Crd(crd::Args),
     Completions(completions::Args),
 }
 
@@ -130,12 +134,14 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Validate(args) => validate::run(&args, cli.output.shape(), cli.verbose, terminal),
         Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
+        Command::Crd(args) => crd::run(&args, format?, terminal),
         Command::Completions(args) => format.and_then(|_| completions::run(&args, terminal)),
         Command::Diff(args) => block_on(diff::run(&args, format?, cli.verbose, terminal)),
         Command::Sync(args) => block_on(sync::run(&args, format?, cli.verbose, terminal)),
         Command::Verify(args) => block_on(verify::run(&args, format?, cli.verbose, terminal)),
         Command::Status(args) => block_on(status::run(&args, format?, terminal)),
         Command::Agent(args) => block_on_one(agent::run(*args, format?, terminal)),
+        Command::Install(args) => block_on(install::run(&args, format?, terminal)),
         Command::Sandbox(args) => format.and_then(|_| block_on(sandbox::run(&args, terminal))),
     }
 }

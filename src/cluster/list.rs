@@ -35,7 +35,6 @@ impl Collection {
 
     /// The one object of this name, which may not exist. What may be listed and watched so, may be granted by name (RBAC's
     /// `resourceNames`).
-    #[allow(dead_code, reason = "the node agent's")]
     pub(super) fn one(operation: Operation, name: &str) -> Self {
         Self { operation, selector: Some(("fieldSelector", format!("metadata.name={name}"))) }
     }

@@ -24,6 +24,12 @@ impl Character {
         matches!(self, Self::V1_36)
     }
 
+    /// Whether rules in CEL of custom resources are carried out (GA in 1.29). An older server drops them.
+    #[must_use]
+    pub fn evaluates_rules(self) -> bool {
+        matches!(self, Self::V1_36)
+    }
+
     /// Whether managedFields tell subresources apart (since 1.22).
     #[must_use]
     pub fn tracks_subresources(self) -> bool {

@@ -5,8 +5,10 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::character::Character;
 use super::object::time_text;
 use super::resource::{Nature, Resource};
+use super::rules::Rules;
 use super::schema;
 use super::status::FieldError;
 use super::validate::text;
@@ -70,7 +72,7 @@ pub(crate) fn terminate(definition: &mut Value, now: Timestamp) {
 }
 
 /// What is wrong with a definition: the rules that decide whether it can be served.
-pub(crate) fn check(definition: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn check(definition: &Value, character: Character, errors: &mut Vec<FieldError>) {
     let (plural, group) = (text(definition, "/spec/names/plural"), text(definition, "/spec/group"));
     let (name, wanted) = (text(definition, "/metadata/name"), format!("{plural}.{group}"));
     if name != wanted {
@@ -97,9 +99,15 @@ pub(crate) fn check(definition: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid_shown("spec.versions", "[]", why));
     }
     for (index, version) in versions(definition).enumerate() {
-        if version.pointer("/schema/openAPIV3Schema").is_none() {
-            let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            errors.push(FieldError::required(field, "schemas are required"));
+        let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
+        match version.pointer("/schema/openAPIV3Schema") {
+            None => errors.push(FieldError::required(field, "schemas are required")),
+            Some(schema) => {
+                if character.evaluates_rules() {
+                    Rules::compile(schema, &field, errors);
+                }
+                schema::check_patterns(schema, &field, errors);
+            }
         }
     }
 }
@@ -113,7 +121,7 @@ pub(crate) fn is_established(definition: &Value) -> bool {
 }
 
 /// The resources that a definition adds, one for each version that is served.
-pub(crate) fn resources(definition: &Value) -> Vec<Resource> {
+pub(crate) fn resources(definition: &Value, character: Character) -> Vec<Resource> {
     let of = |pointer: &str| text(definition, pointer).to_owned();
     let shared = Arc::new(definition.clone());
     let served = versions(definition).filter(|version| version.get("served") == Some(&Value::Bool(true)));
@@ -131,6 +139,10 @@ pub(crate) fn resources(definition: &Value) -> Vec<Resource> {
                 status: version.pointer("/subresources/status").is_some(),
                 shape: schema::object_shape(schema),
                 collection: of("/metadata/name"),
+                rules: schema
+                    .filter(|_| character.evaluates_rules())
+                    .map(|schema| Rules::compile(schema, "", &mut Vec::new()))
+                    .unwrap_or_default(),
                 schema: schema.cloned().map(Arc::new),
                 definition: Some(shared.clone()),
                 blank: OnceLock::new(),

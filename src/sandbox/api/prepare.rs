@@ -170,6 +170,19 @@ fn naming(resource: &Resource) -> Naming {
     if resource.nature == Nature::Namespace { Naming::Label } else { Naming::Subdomain }
 }
 
+/// Carries out the rules in CEL, unless what is wrong already keeps them from making sense.
+fn check_rules(resource: &Resource, old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
+    if resource.rules.is_empty() {
+        return;
+    }
+    if errors.iter().any(FieldError::blocks_rules) {
+        let why = "some validation rules were not checked because the object was invalid; correct the existing errors to \
+                   complete validation";
+        return errors.push(FieldError::invalid_shown("<nil>", "null", why));
+    }
+    resource.rules.check(new, old, "", errors);
+}
+
 /// Checks an object that is ready to be stored.
 ///
 /// # Errors
@@ -196,7 +209,7 @@ pub(crate) fn check(
             validate::config_map::check(new, character, &mut errors);
         }
         Nature::Event | Nature::NewEvent => validate::event::check(new, &mut errors),
-        Nature::Definition => definition::check(new, &mut errors),
+        Nature::Definition => definition::check(new, character, &mut errors),
         Nature::Custom => {
             if let Some(schema) = &resource.schema {
                 for (key, below) in new.as_object().into_iter().flatten() {
@@ -209,6 +222,7 @@ pub(crate) fn check(
                 for key in required.filter_map(Value::as_str).filter(|key| new.get(key).is_none()) {
                     errors.push(FieldError::required(key, ""));
                 }
+                check_rules(resource, old, new, &mut errors);
             }
         }
         _ => {}

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::builtin;
 use super::character::Character;
 use super::decode::decode;
+use super::rules::Rules;
 use super::shape::Shape;
 
 /// What a resource is, beyond its name.
@@ -59,6 +60,8 @@ pub(crate) struct Resource {
     pub(crate) collection: String,
     /// The OpenAPI schema of a custom resource's version.
     pub(crate) schema: Option<Arc<Value>>,
+    /// The rules in CEL of a custom resource's version.
+    pub(crate) rules: Rules,
     /// The definition of a custom resource.
     pub(crate) definition: Option<Arc<Value>>,
     /// See [`Resource::blank`].
@@ -145,6 +148,7 @@ fn built_in(
         shape,
         collection: plural.to_owned(),
         schema: None,
+        rules: Rules::default(),
         definition: None,
         blank: OnceLock::new(),
     }

@@ -1,10 +1,12 @@
 //! Structural OpenAPI v3 schemas of custom resources: pruning, defaults, validation, and the shape for merging.
 //!
-//! A subset of what apiextensions-apiserver does: types, required, enum, bounds and lengths. No patterns, no formats, no CEL.
+//! A subset of what apiextensions-apiserver does: types, required, enum, bounds, lengths and patterns. No formats; rules in
+//! CEL are in `rules`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::builtin;
@@ -217,14 +219,47 @@ fn check_bounds(schema: &Value, value: &Value, path: &str, errors: &mut Vec<Fiel
         Value::String(text) => {
             let measured = text.chars().count() as f64;
             fault("minLength", measured, true, "be at least {} chars long");
-            fault("maxLength", measured, false, "be at most {} chars long");
+            if bound("maxLength").is_some_and(|limit| measured > limit) {
+                let limit = bound("maxLength").unwrap_or_default();
+                errors.push(FieldError::too_long(path, &format!("may not be more than {limit} bytes")));
+            }
+            check_pattern(schema, text, path, errors);
         }
         Value::Array(list) => {
             let measured = list.len() as f64;
             fault("minItems", measured, true, "have at least {} items");
-            fault("maxItems", measured, false, "have at most {} items");
+            if let Some(limit) = bound("maxItems").filter(|limit| measured > *limit) {
+                errors.push(FieldError::too_many(path, list.len(), limit));
+            }
         }
         _ => {}
+    }
+}
+
+/// Refuses patterns that are none; the rest of a schema is taken as it is.
+pub(crate) fn check_patterns(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
+    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
+        && let Err(error) = Regex::new(pattern)
+    {
+        let why = format!("must be a valid regular expression, but isn't: {error}");
+        errors.push(FieldError::invalid(format!("{at}.pattern"), pattern, &why));
+    }
+    for (name, below) in properties(schema) {
+        check_patterns(below, &format!("{at}.properties[{name}]"), errors);
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(below) = schema.get(key) {
+            check_patterns(below, &format!("{at}.{key}"), errors);
+        }
+    }
+}
+
+fn check_pattern(schema: &Value, text: &str, path: &str, errors: &mut Vec<FieldError>) {
+    let Some(pattern) = schema.get("pattern").and_then(Value::as_str) else { return };
+    // One that is none was refused with its definition.
+    if Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text)) {
+        let why = format!("{path} in body should match '{pattern}'");
+        errors.push(FieldError::invalid(path, text, &why));
     }
 }
 

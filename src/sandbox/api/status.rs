@@ -227,9 +227,10 @@ impl FieldError {
         Self { field: field.into(), reason, message }
     }
 
-    /// A value that breaks a rule. `shown` is the value as Go prints it (quoted, when a string).
+    /// A value that breaks a rule. `shown` is the value as Go prints it (quoted, when a string); empty when it is not shown.
     pub(crate) fn invalid_shown(field: impl Into<String>, shown: &str, why: &str) -> Self {
-        Self::new(field, "FieldValueInvalid", format!("Invalid value: {shown}: {why}"))
+        let shown = if shown.is_empty() { String::new() } else { format!("{shown}: ") };
+        Self::new(field, "FieldValueInvalid", format!("Invalid value: {shown}{why}"))
     }
 
     /// A text that breaks a rule.
@@ -253,6 +254,19 @@ impl FieldError {
         Self::new(field, "FieldValueForbidden", format!("Forbidden: {why}"))
     }
 
+    /// A value that may be there once only.
+    pub(crate) fn duplicate(field: impl Into<String>, shown: &str, why: &str) -> Self {
+        Self::new(field, "FieldValueDuplicate", format!("Duplicate value: {shown}: {why}"))
+    }
+
+    /// Whether it keeps a server from asking the rules of a definition (apiextensions-apiserver `hasBlockingErr`).
+    pub(crate) fn blocks_rules(&self) -> bool {
+        matches!(
+            self.reason,
+            "FieldValueRequired" | "FieldValueTooLong" | "FieldValueTooMany" | "FieldValueTypeInvalid"
+        )
+    }
+
     /// A value that is not one of a few.
     pub(crate) fn not_supported(field: impl Into<String>, shown: &str, supported: &[String]) -> Self {
         let message = format!("Unsupported value: {shown}: supported values: {}", supported.join(", "));
@@ -262,6 +276,12 @@ impl FieldError {
     /// A value that is too long.
     pub(crate) fn too_long(field: impl Into<String>, why: &str) -> Self {
         Self::new(field, "FieldValueTooLong", format!("Too long: {why}"))
+    }
+
+    /// A list that is too long.
+    pub(crate) fn too_many(field: impl Into<String>, count: usize, limit: f64) -> Self {
+        let message = format!("Too many: {count}: must have at most {limit} items");
+        Self::new(field, "FieldValueTooMany", message)
     }
 
     fn cause(&self) -> Value {

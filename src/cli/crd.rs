@@ -1,0 +1,28 @@
+//! `nodecfg crd`: the CustomResourceDefinition of NodeConfig.
+
+use super::{Exit, Failure, Terminal};
+use crate::nodeconfig;
+use crate::report::{self, Format};
+
+/// Print the CustomResourceDefinition of NodeConfig, which carries the assignments on clusters whose Nodes no longer do (1.26 on).
+///
+/// As YAML, or with -o json as JSON. `nodecfg install` applies it together with all else that the node agent needs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub(super) struct Args {}
+
+const EXAMPLE: &str = "\
+Example:
+  nodecfg crd | kubectl apply --server-side -f -";
+
+pub(super) fn run(_args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let definition = nodeconfig::definition();
+    match format {
+        Format::Text | Format::Yaml => report::yaml(&mut terminal.out, &definition)?,
+        Format::Json => report::json(&mut terminal.out, &definition)?,
+        Format::Markdown => {
+            return Err(Failure::usage("there is no markdown of a definition", "use -o yaml or -o json"));
+        }
+    }
+    Ok(Exit::Done)
+}

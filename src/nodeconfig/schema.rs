@@ -1,0 +1,148 @@
+//! What an API server shall refuse of a NodeConfig: the rules of API servers up to 1.25 for `Node.spec.configSource` and
+//! `Node.status.config` (`pkg/apis/core/validation`, ValidateNode), and bounds for everything else. What is missing or too
+//! long is refused by the schema; what is malformed or not allowed, by CEL, which says why.
+
+use schemars::Schema;
+use serde_json::{Map, Value, json};
+
+/// The longest name of an object (RFC 1123 subdomain, as API servers bound it).
+const NAME: u64 = 253;
+/// The longest name of a namespace, and the longest value of a label.
+const LABEL: u64 = 63;
+/// The longest text for people (meta/v1 Condition's bound).
+const TEXT: u64 = 32_768;
+
+/// Finishes the schema of `spec`.
+pub(super) fn spec(schema: &mut Schema) {
+    source(at(schema, &["configSource"]), false);
+}
+
+/// Finishes the schema of `status`.
+pub(super) fn status(schema: &mut Schema) {
+    for name in ["assigned", "active", "lastKnownGood"] {
+        source(at(schema, &["config", name]), true);
+    }
+    if let Some(error) = at(schema, &["config", "error"]) {
+        error.insert("description".to_owned(), json!("What went wrong with the assignment."));
+        bound(Some(error), 0, TEXT);
+    }
+    bound(at(schema, &["contentHash"]), 1, 128);
+    bound(at(schema, &["pool"]), 0, LABEL);
+    if let Some(conditions) = at(schema, &["conditions"]) {
+        conditions.insert("maxItems".to_owned(), json!(16));
+        conditions.insert("x-kubernetes-list-type".to_owned(), json!("map"));
+        conditions.insert("x-kubernetes-list-map-keys".to_owned(), json!(["type"]));
+    }
+}
+
+/// Finishes the schema of a condition, with the bounds of meta/v1.
+pub(super) fn condition(schema: &mut Schema) {
+    bound(at(schema, &["type"]), 1, 316);
+    bound(at(schema, &["reason"]), 1, 1024);
+    bound(at(schema, &["message"]), 0, TEXT);
+    if let Some(status) = at(schema, &["status"]) {
+        status.insert("enum".to_owned(), json!(["True", "False", "Unknown"]));
+    }
+    if let Some(time) = at(schema, &["lastTransitionTime"]) {
+        time.insert("format".to_owned(), json!("date-time"));
+    }
+}
+
+/// Takes out what schemars says and API servers understand otherwise: absent is never written as null here, and CEL rules
+/// need not care for it. Descriptions are sentences, not lines.
+pub(super) fn tidy(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, value| {
+                !(key == "nullable" && value.is_boolean()) && !(key == "title" && value.is_string())
+            });
+            for (key, below) in map {
+                match below {
+                    Value::String(text) if key == "description" => *text = text.replace('\n', " "),
+                    below => tidy(below),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+/// Finishes the schema of a configuration source. In status it names the content that was taken, in spec it must not.
+fn source(schema: Option<&mut Map<String, Value>>, taken: bool) {
+    let Some(schema) = schema else { return };
+    require(schema, &["configMap"]);
+    let Some(map) = property(schema, "configMap") else { return };
+    let pinned = ["uid", "resourceVersion"];
+    let named = ["kubeletConfigKey", "name", "namespace"];
+    for name in named.into_iter().chain(pinned) {
+        // What is left out has no default here: it is refused, or means that nothing is pinned.
+        property(map, name).and_then(|field| field.remove("default"));
+    }
+    bound(property(map, "namespace"), 1, LABEL);
+    let label = "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')";
+    rule(
+        property(map, "namespace"),
+        label,
+        "must be an RFC 1123 label: a-z, 0-9 and '-', with a letter or digit at both ends",
+    );
+    bound(property(map, "name"), 1, NAME);
+    let subdomain = r"self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')";
+    rule(property(map, "name"), subdomain, "must be an RFC 1123 subdomain: RFC 1123 labels with '.' between them");
+    bound(property(map, "kubeletConfigKey"), 1, NAME);
+    let key = property(map, "kubeletConfigKey");
+    rule(key, "self.matches('^[-._a-zA-Z0-9]+$')", "must consist of letters, digits, '-', '_' and '.'");
+    let key = property(map, "kubeletConfigKey");
+    rule(key, "self != '.' && !self.startsWith('..')", "must not be '.' nor start with '..'");
+    for name in pinned {
+        bound(property(map, name), u64::from(taken), 128);
+        if !taken {
+            let message = "must not be set in spec: the node takes whichever version it finds, and names it in status";
+            rule(property(map, name), "self == ''", message);
+        }
+    }
+    if taken {
+        require(map, &["kubeletConfigKey", "name", "namespace", "resourceVersion", "uid"]);
+    } else {
+        require(map, &named);
+    }
+}
+
+/// The schema of a property of a property of …
+fn at<'a>(schema: &'a mut Schema, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+    let mut here = schema.as_object_mut()?;
+    for name in path {
+        here = property(here, name)?;
+    }
+    Some(here)
+}
+
+fn property<'a>(schema: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<String, Value>> {
+    schema.get_mut("properties")?.get_mut(name)?.as_object_mut()
+}
+
+fn require(schema: &mut Map<String, Value>, names: &[&str]) {
+    schema.insert("required".to_owned(), json!(names));
+}
+
+/// Bounds the length of a text, in characters.
+fn bound(schema: Option<&mut Map<String, Value>>, least: u64, most: u64) {
+    let Some(schema) = schema else { return };
+    if least > 0 {
+        schema.insert("minLength".to_owned(), json!(least));
+    }
+    schema.insert("maxLength".to_owned(), json!(most));
+}
+
+/// Adds a CEL rule.
+fn rule(schema: Option<&mut Map<String, Value>>, rule: &str, message: &str) {
+    let Some(schema) = schema else { return };
+    let rules = schema.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+    if let Some(rules) = rules.as_array_mut() {
+        rules.push(json!({"rule": rule, "message": message}));
+    }
+}
+
+#[cfg(test)]
+#[path = "schema_tests.rs"]
+mod tests;
