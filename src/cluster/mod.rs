@@ -5,6 +5,8 @@
 //! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
 
 pub mod binding;
+mod carrier;
+mod carrier_writer;
 pub mod connect;
 pub mod error;
 mod failure;
@@ -14,6 +16,8 @@ mod follow;
 mod items;
 pub mod lease;
 mod list;
+#[cfg(test)]
+mod nodeconfig_tests;
 pub mod observe;
 pub mod operation;
 pub mod permission;
@@ -27,6 +31,7 @@ pub mod watch;
 mod wire;
 pub mod writer;
 
+pub use binding::Binding;
 pub use connect::ConnectError;
 pub use error::ClusterError;
 pub use lease::LockError;
