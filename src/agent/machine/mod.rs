@@ -25,6 +25,8 @@ use crate::nodeconfig::NodeConfigStatus;
 mod activation;
 mod backoff;
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod replay;
 mod status;
 #[cfg(test)]
@@ -33,6 +35,8 @@ mod sync;
 mod texts;
 mod trial;
 #[cfg(test)]
+mod troubles;
+#[cfg(test)]
 mod world;
 
 use activation::Activation;
@@ -40,8 +44,9 @@ use backoff::{Backoff, shifted};
 use sync::SyncProblem;
 use trial::Watch;
 
-/// When an agent that probes steps no more for so long, the clock was set or the machine slept: that time was not watched.
-const UNWATCHED: Duration = Duration::from_secs(2 * 60);
+/// As much as this, or two probes, of the time between two steps counts as watched: when more has passed, the clock was set or
+/// the machine slept. That some of it counts bounds a trial whose probes are slow.
+const WATCHED: Duration = Duration::from_secs(10);
 
 /// The agent between two events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -333,11 +338,12 @@ impl State {
         };
         let passed = now.duration_since(last);
         if passed.is_negative() {
-            self.shift(passed);
-        } else if backoff::since(last, now) > UNWATCHED.max(self.volatile.settings.health_timeout)
-            && let Phase::Trying(trial) = &mut self.ledger.beyond.phase
-        {
-            trial.shift(passed);
+            return self.shift(passed);
+        }
+        let watched = WATCHED.max(self.volatile.settings.probe_interval.saturating_mul(2));
+        let unwatched = backoff::since(last, now).saturating_sub(watched);
+        if let (Phase::Trying(trial), Ok(unwatched)) = (&mut self.ledger.beyond.phase, unwatched.try_into()) {
+            trial.shift(unwatched);
         }
     }
 

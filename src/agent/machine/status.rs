@@ -154,7 +154,7 @@ impl State {
         let now_what = match &beyond.phase {
             Phase::Settled => None,
             Phase::Activating { .. } => Some(match &self.volatile.activation.problem {
-                None => ("Activating", format!("the kubelet is being restarted on {target}")),
+                None => ("Activating", restarting(&target)),
                 Some(ActivationError::NotPlaced(why)) => {
                     (texts::STORAGE_FAILED, format!("{target} could not be put in place, will be tried again: {why}"))
                 }
@@ -169,7 +169,7 @@ impl State {
                     format!("the kubelet was restarted on {target}, and {}", texts::ailment(ailment)),
                 )),
                 _ if self.volatile.watch.answered || trial.healthy_since.is_some() => None,
-                _ => Some(("Activating", format!("the kubelet was restarted on {target} and is not healthy yet"))),
+                _ => Some(("Activating", restarting(&target))),
             },
         };
         match (&beyond.failure, now_what) {
@@ -203,6 +203,11 @@ impl State {
             None => (FALSE, "OnTrial".to_owned(), format!("{assigned} is on trial")),
         }
     }
+}
+
+/// The same until the kubelet answers: it is one report.
+fn restarting(target: &str) -> String {
+    format!("the kubelet is being restarted on {target}")
 }
 
 /// A condition; its time is that of the one before, when that had the same status. `held` is `None` when nothing new can be

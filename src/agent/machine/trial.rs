@@ -153,6 +153,7 @@ impl State {
         let now = turn.now;
         let last_resort = self.is_on_last_resort();
         let Phase::Trying(trial) = &mut self.ledger.beyond.phase else { return };
+        let before = trial.clone();
         let watch = &mut self.volatile.watch;
         if watch.ripe {
             return;
@@ -169,7 +170,7 @@ impl State {
             _ => {}
         }
         // What was seen counts, whether or not it can be saved.
-        turn.urgent = true;
+        turn.urgent = *trial != before;
         let (trial, ailment) = (trial.clone(), watch.ailment.clone());
         if let Some(failure) = self.failure(&trial, ailment.as_ref(), now).filter(|_| !last_resort) {
             self.fall_back(failure, turn);
