@@ -16,8 +16,6 @@ pub mod host;
 pub mod keeper;
 pub mod machine;
 pub mod metrics;
-pub mod serve;
-pub mod placement;
 pub mod placement;
 pub mod serve;
 pub mod signals;
