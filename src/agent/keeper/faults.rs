@@ -32,17 +32,17 @@ fn told(drop_in: bool, deeds: &[(u64, Deed)]) -> (End, u64) {
     (world.end(), world.disk.operations())
 }
 
-/// Every so many operations one of them is where the agent is killed; together the two modes meet all of them.
+/// Killed at every operation that changes the disk (in drop-in mode, which differs little, at every third); with every
+/// second one power fails too.
 #[test]
 fn a_kill_anywhere_ends_as_no_kill() {
     for (name, deeds) in stories() {
         for drop_in in [false, true] {
             let (end, operations) = told(drop_in, &deeds);
-            for kill in (0..operations).filter(|kill| kill % 2 == u64::from(drop_in)) {
-                // Power fails with every second one.
-                let power = (kill % 4 < 2).then_some(kill);
+            for kill in (0..operations).step_by(if drop_in { 3 } else { 1 }) {
+                let power = (kill % 2 == u64::from(drop_in)).then_some(kill);
                 let mut world = World::new(drop_in, &deeds);
-                world.kill_at(world.disk.operations().max(kill), power);
+                world.kill_at(kill, power);
                 world.run(LONG);
                 assert_eq!(world.end(), end, "{name}, killed at {kill} of {operations}, power {power:?}");
             }
@@ -53,7 +53,7 @@ fn a_kill_anywhere_ends_as_no_kill() {
 fn fault() -> impl Strategy<Value = (Fault, u64, u64)> {
     let kinds =
         [Fault::Full, Fault::ReadOnly, Fault::SyncFails, Fault::ShortWrite, Fault::RenameLost, Fault::RenameFails];
-    (proptest::sample::select(kinds.to_vec()), 0..200_u64, 1..60_u64)
+    (proptest::sample::select(kinds.to_vec()), 0..80_u64, 1..30_u64)
 }
 
 proptest! {
@@ -67,7 +67,7 @@ proptest! {
         drop_in in any::<bool>(),
         first in proptest::collection::vec(fault(), 0..5),
         then in proptest::collection::vec(fault(), 0..5),
-        kill in (proptest::option::of(0..200_u64), proptest::option::of(0..200_u64)),
+        kill in (proptest::option::of(0..80_u64), proptest::option::of(0..80_u64)),
         power in (proptest::option::of(any::<u64>()), proptest::option::of(any::<u64>())),
     ) {
         let (_, deeds) = stories().swap_remove(story);

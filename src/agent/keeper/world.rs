@@ -132,7 +132,6 @@ impl World {
         for (seconds, deed) in deeds {
             world.later(*seconds, Answer::Deed(deed.clone()));
         }
-        world.boot();
         world
     }
 
@@ -146,6 +145,7 @@ impl World {
     pub(super) fn reopen(&mut self, power: Option<u64>) {
         self.kill = None;
         self.keeper = None;
+        self.wake = None;
         self.queue.retain(|_, answer| matches!(answer, Answer::Deed(_)));
         match power {
             None => self.disk.heal(),
@@ -189,6 +189,9 @@ impl World {
 
     /// Lets so much time pass.
     pub(super) fn run(&mut self, seconds: u64) {
+        if self.keeper.is_none() {
+            self.boot();
+        }
         let end = self.now + SignedDuration::from_secs(i64::try_from(seconds).unwrap());
         for _ in 0..200_000 {
             let next = self.queue.first_key_value().map(|((at, _), _)| *at);
