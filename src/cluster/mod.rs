@@ -4,6 +4,8 @@
 //! sync out, and [`ClusterWriter`] — which cannot be made without the lock — writes. One [`retry`] policy serves every
 //! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
 
+pub mod agent;
+pub mod apply;
 pub mod binding;
 mod carrier;
 mod carrier_writer;
@@ -31,6 +33,7 @@ pub mod watch;
 mod wire;
 pub mod writer;
 
+pub use agent::AgentClient;
 pub use binding::Binding;
 pub use connect::ConnectError;
 pub use error::ClusterError;

@@ -32,7 +32,9 @@ pub(super) const FIELD_MANAGER: &str = "nodecfg";
 /// Where a patch sets the source.
 pub(super) const CONFIG_SOURCE: &str = "/spec/configSource";
 /// Events about Nodes live here, since Nodes have no namespace.
-const EVENT_NAMESPACE: &str = "default";
+pub(super) const EVENT_NAMESPACE: &str = "default";
+/// Who the events of a rollout are from.
+const COMPONENT: &str = "nodecfg";
 /// An event that takes longer is given up: a rollout does not wait for its commentary.
 const EVENT_PATIENCE: Duration = Duration::from_secs(5);
 /// The API server refuses longer messages.
@@ -176,7 +178,8 @@ impl ClusterWriter {
     /// first time only.
     pub async fn emit_event(&self, notice: &NodeNotice) {
         let operation = Operation::on_all(Verb::Create, Resource::Events, Some(EVENT_NAMESPACE));
-        let call = Call::new(Method::POST, operation.path()).content("application/json", event(notice).to_string());
+        let call =
+            Call::new(Method::POST, operation.path()).content("application/json", event(notice, COMPONENT).to_string());
         let sent = self.reader.transport.call_once(&operation, &call, Whole::<Anything>::new());
         let problem = match tokio::time::timeout(EVENT_PATIENCE, sent).await {
             Ok(Ok(_)) => return,
@@ -244,7 +247,7 @@ fn sets_source(patch: &Patch) -> bool {
 
 /// core/v1 Event as the kubelet writes them: the Node's name serves as its uid, which is what `kubectl describe node` looks
 /// for.
-fn event(notice: &NodeNotice) -> serde_json::Value {
+pub(super) fn event(notice: &NodeNotice, component: &str) -> serde_json::Value {
     let time = notice.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let end = (0..=EVENT_MESSAGE_LIMIT.min(notice.message.len())).rev().find(|at| notice.message.is_char_boundary(*at));
     let message = notice.message.get(..end.unwrap_or_default()).unwrap_or_default();
@@ -256,7 +259,7 @@ fn event(notice: &NodeNotice) -> serde_json::Value {
         "type": if notice.warning { "Warning" } else { "Normal" },
         "reason": notice.reason,
         "message": message,
-        "source": {"component": "nodecfg"},
+        "source": {"component": component},
         "firstTimestamp": time,
         "lastTimestamp": time,
         "count": 1,

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::definition;
-use super::object::{Stored, set_field, set_metadata, time_text};
+use super::garbage::collect;
+use super::object::{Stored, set_field, time_text};
 use super::request::{Query, dry_run};
 use super::resource::{DEFINITIONS, Nature, Resource};
 use super::status::{ApiError, ApiResult, deleted};
@@ -163,48 +164,5 @@ fn finish(api: &Api, resource: &Resource, key: &str, name: &str) {
             api.remove_now(DEFINITIONS, key);
         }
         _ => {}
-    }
-}
-
-/// Deletes what an owner leaves behind, unless another owner is there.
-pub(crate) fn collect(api: &Api, uid: &str) {
-    let dependants = api.lock().dependants(uid);
-    for (resource, key) in dependants {
-        let Some(stored) = api.lock().get(&resource, &key) else { continue };
-        let owners = stored.value().pointer("/metadata/ownerReferences").and_then(Value::as_array).map_or(0, Vec::len);
-        if owners <= 1 {
-            api.remove_or_mark(&resource, &key);
-        }
-    }
-}
-
-impl Api {
-    /// Removes an object whatever holds it.
-    pub(crate) fn remove_now(&self, resource: &str, key: &str) {
-        loop {
-            let Some(stored) = self.lock().get(resource, key) else { return };
-            if self.lock().remove(resource, key, stored.revision) {
-                collect(self, text(&stored.value(), "/metadata/uid"));
-                return;
-            }
-        }
-    }
-
-    /// Removes an object, or marks it when finalizers hold it.
-    pub(crate) fn remove_or_mark(&self, resource: &str, key: &str) {
-        loop {
-            let Some(stored) = self.lock().get(resource, key) else { return };
-            let mut object = stored.value();
-            let held =
-                object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
-            if !held {
-                return self.remove_now(resource, key);
-            }
-            set_metadata(&mut object, "deletionTimestamp", time_text(self.now()));
-            set_metadata(&mut object, "deletionGracePeriodSeconds", 0);
-            if self.lock().put(resource, key, Some(stored.revision), object).is_ok() {
-                return;
-            }
-        }
     }
 }

@@ -15,9 +15,11 @@ mod delete;
 pub(super) mod event_view;
 mod face_seam;
 mod fields;
+mod garbage;
 mod http;
 mod intake;
 mod list;
+mod named;
 mod object;
 mod patch;
 mod prepare;
@@ -295,6 +297,12 @@ impl Api {
         registry.values().find(|resource| resource.group == group && resource.plural == plural).cloned()
     }
 
+    pub(crate) fn resource_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Resource>> {
+        let registry = self.0.registry.read().unwrap_or_else(PoisonError::into_inner);
+        let fits = |r: &&Arc<Resource>| r.group == group && r.version == version && r.kind == kind;
+        registry.values().find(fits).cloned()
+    }
+
     /// Whether a built-in group version is served, so that an unknown resource is one of it. Custom groups answer as if
     /// there were no such path.
     pub(crate) fn has_group(&self, group: &str, version: &str) -> bool {
@@ -310,6 +318,7 @@ impl Api {
 
     /// What the server's controllers do after an object was created.
     pub(crate) fn after_create(&self, resource: &Resource, created: &Stored) {
+        garbage::collect_orphan(self, &resource.collection, &key(&created.namespace, &created.name));
         if resource.nature != Nature::Definition {
             return;
         }
@@ -332,7 +341,8 @@ impl Api {
     }
 
     /// The same after a change.
-    pub(crate) fn after_update(&self, resource: &Resource, object: &Value) {
+    pub(crate) fn after_update(&self, resource: &Resource, object: &Value, stored: &Stored) {
+        garbage::collect_orphan(self, &resource.collection, &key(&stored.namespace, &stored.name));
         if resource.nature == Nature::Definition && definition::is_established(object) {
             self.register(object);
         }
@@ -354,5 +364,7 @@ impl Api {
     }
 }
 
+#[cfg(test)]
+mod custom_tests;
 #[cfg(test)]
 mod tests;

@@ -135,6 +135,11 @@ impl Stored {
         self.frame.slice(self.start() + self.metadata.0..self.start() + self.metadata.1)
     }
 
+    /// Whether it may have owners: a cheap look before the dear one.
+    pub(crate) fn has_owners(&self) -> bool {
+        self.metadata().windows(17).any(|window| window == b"\"ownerReferences\"")
+    }
+
     /// Size of the buffer in bytes.
     pub(crate) fn size(&self) -> usize {
         self.frame.len()

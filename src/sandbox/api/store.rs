@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::named::Index;
 use super::object::{Change, Stored, set_revision};
 
 /// One change of one object.
@@ -22,6 +23,12 @@ pub(crate) struct Event {
     pub(crate) object: Arc<Stored>,
     /// The object before it.
     pub(crate) previous: Option<Arc<Stored>>,
+}
+
+impl Event {
+    fn key(&self) -> String {
+        key(&self.object.namespace, &self.object.name)
+    }
 }
 
 /// Bytes that an event keeps alive and the present does not.
@@ -46,21 +53,35 @@ struct Collection {
     /// Events up to here are gone.
     floor: u64,
     signal: watch::Sender<u64>,
+    named: Index,
 }
 
 impl Collection {
     fn new(floor: u64) -> Self {
-        Self { objects: BTreeMap::new(), log: VecDeque::new(), log_bytes: 0, floor, signal: watch::Sender::new(floor) }
+        Self {
+            objects: BTreeMap::new(),
+            log: VecDeque::new(),
+            log_bytes: 0,
+            floor,
+            signal: watch::Sender::new(floor),
+            named: Index::default(),
+        }
     }
 
     fn record(&mut self, event: Event, limits: Limits) {
         let revision = event.revision;
         self.log_bytes += held(&event);
+        if !self.named.is_empty() {
+            self.named.record(&event.key(), revision);
+        }
         self.log.push_back(event);
         while self.log.len() > limits.events || (self.log_bytes > limits.bytes && self.log.len() > 1) {
             if let Some(gone) = self.log.pop_front() {
                 self.log_bytes = self.log_bytes.saturating_sub(held(&gone));
                 self.floor = gone.revision;
+                if !self.named.is_empty() {
+                    self.named.forget(&gone.key(), gone.revision);
+                }
             }
         }
         self.signal.send_replace(revision);
@@ -154,8 +175,7 @@ impl Store {
     }
 
     fn forget_owners(&mut self, resource: &str, key: &str, before: &Stored) {
-        // A cheap look before the dear one: most objects have no owner.
-        if !before.metadata().windows(17).any(|window| window == b"\"ownerReferences\"") {
+        if !before.has_owners() {
             return;
         }
         let entry = (resource.to_owned(), key.to_owned());
@@ -210,6 +230,7 @@ impl Store {
     pub(crate) fn end_watches(&mut self, resource: &str) {
         if let Some(collection) = self.collections.get_mut(resource) {
             collection.signal = watch::Sender::new(self.revision);
+            collection.named = Index::default();
         }
     }
 
@@ -239,8 +260,7 @@ impl Store {
         let since = collection.log.partition_point(|event| event.revision <= revision);
         let mut undone: BTreeMap<String, Option<Arc<Stored>>> = BTreeMap::new();
         for event in collection.log.range(since..) {
-            let key = key(&event.object.namespace, &event.object.name);
-            undone.entry(key).or_insert_with(|| event.previous.clone());
+            undone.entry(event.key()).or_insert_with(|| event.previous.clone());
         }
         let mut past: BTreeMap<String, Arc<Stored>> = present
             .filter(|(key, _)| !undone.contains_key(*key))
@@ -257,6 +277,38 @@ impl Store {
     /// A signal that changes with every event of a resource, and closes when the resource goes.
     pub(crate) fn subscribe(&mut self, resource: &str) -> watch::Receiver<u64> {
         self.collection(resource).signal.subscribe()
+    }
+
+    /// A signal that changes with every event of one object after a revision, and closes when the resource goes.
+    pub(crate) fn subscribe_to(&mut self, resource: &str, key: &str, since: u64) -> Result<watch::Receiver<u64>, Past> {
+        let present = self.revision;
+        let collection = self.collection(resource);
+        if since < collection.floor {
+            return Err(Past::Compacted(collection.floor));
+        }
+        let log = &collection.log;
+        let earlier = |after: u64, upto: u64| {
+            let (from, to) =
+                (log.partition_point(|e| e.revision <= after), log.partition_point(|e| e.revision <= upto));
+            log.range(from..to).filter(|event| event.key() == key).map(|event| event.revision).collect()
+        };
+        Ok(collection.named.subscribe(key, since, present, earlier))
+    }
+
+    /// The next events of one object after a revision. Only for who has [subscribed](Self::subscribe_to) to it.
+    pub(crate) fn after_of(&self, resource: &str, key: &str, revision: u64, limit: usize) -> Result<Batch, Past> {
+        let Some(collection) = self.collections.get(resource) else {
+            return Ok(Batch { events: Vec::new(), upto: self.revision });
+        };
+        let mut revisions = collection.named.after(key, revision).map_err(Past::Compacted)?;
+        let log = &collection.log;
+        let at = |revision: u64| log.get(log.partition_point(|event| event.revision < revision)).cloned();
+        let events: Vec<Event> = revisions.by_ref().take(limit).filter_map(at).collect();
+        let upto = match (revisions.next(), events.last()) {
+            (Some(_), Some(last)) => last.revision,
+            _ => self.revision,
+        };
+        Ok(Batch { events, upto: upto.max(revision) })
     }
 
     /// The next events of a resource after a revision, a bounded number at a time.
@@ -281,6 +333,7 @@ impl Store {
             collection.log.clear();
             collection.log_bytes = 0;
             collection.floor = revision;
+            collection.named.forget_all();
         }
     }
 }
@@ -341,6 +394,39 @@ mod tests {
         let batch = store.after("nodes", start + 1, 10).unwrap();
         assert_eq!(batch.events.len(), 2);
         assert_eq!(batch.upto, store.revision());
+    }
+
+    #[test]
+    fn who_watches_one_object_is_not_told_of_others_and_outlives_their_history() {
+        let mut store = store(4);
+        let (a, _) = store.put("nodes", "a", None, object("a", 1)).unwrap();
+        let begin = a.revision - 1;
+        assert!(store.subscribe_to("nodes", "a", 0).is_ok(), "nothing of it is gone");
+        let mut late = store.subscribe_to("nodes", "a", a.revision).unwrap();
+        let mut early = store.subscribe_to("nodes", "a", begin).unwrap();
+        let revisions = |store: &Store, since| -> Vec<u64> {
+            store.after_of("nodes", "a", since, 10).unwrap().events.iter().map(|event| event.revision).collect()
+        };
+        assert_eq!((revisions(&store, begin), revisions(&store, a.revision)), (vec![a.revision], vec![]));
+        late.borrow_and_update();
+        early.borrow_and_update();
+        for value in 0..10 {
+            let (other, _) =
+                store.put("nodes", &format!("b{value}"), None, object(&format!("b{value}"), value)).unwrap();
+            assert!(!late.has_changed().unwrap() && other.revision > a.revision);
+        }
+        // Of the watched object an event is gone that one of the two has not seen.
+        assert!(matches!(store.after_of("nodes", "a", begin, 10), Err(Past::Compacted(_))));
+        let batch = store.after_of("nodes", "a", a.revision, 10).unwrap();
+        assert!(batch.events.is_empty() && batch.upto == store.revision());
+        assert!(store.subscribe_to("nodes", "a", begin).is_err());
+        let (again, _) = store.put("nodes", "a", Some(a.revision), object("a", 2)).unwrap();
+        assert!(late.has_changed().unwrap());
+        assert_eq!(revisions(&store, a.revision), [again.revision]);
+        store.compact();
+        assert!(revisions(&store, again.revision).is_empty());
+        store.end_watches("nodes");
+        assert!(late.has_changed().is_err());
     }
 
     #[test]

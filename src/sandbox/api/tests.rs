@@ -9,17 +9,17 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchE
 
 use super::*;
 
-fn api(character: Character) -> Api {
+pub(super) fn api(character: Character) -> Api {
     Api::new(ApiOptions { character, ..ApiOptions::default() })
 }
 
-struct Reply {
-    status: u16,
-    warnings: Vec<String>,
-    body: Value,
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) warnings: Vec<String>,
+    pub(super) body: Value,
 }
 
-async fn send(api: &Api, method: &str, uri: &str, content_type: &str, body: &Value) -> Reply {
+pub(super) async fn send(api: &Api, method: &str, uri: &str, content_type: &str, body: &Value) -> Reply {
     let mut request = Request::builder()
         .method(method)
         .uri(uri)
@@ -36,11 +36,11 @@ async fn send(api: &Api, method: &str, uri: &str, content_type: &str, body: &Val
     Reply { status, warnings, body }
 }
 
-const JSON: &str = "application/json";
-const MERGE: &str = "application/merge-patch+json";
+pub(super) const JSON: &str = "application/json";
+pub(super) const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-fn node(name: &str) -> Value {
+pub(super) fn node(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": "a"}}})
 }
 

@@ -1,7 +1,8 @@
 //! Watches: a stream of events from the resource's log, woken by every write.
 //!
 //! A watcher keeps no queue: it remembers the revision it has sent and reads on from there. One that is slower than the
-//! history is long is told so (410) and has to list again, as with a real server.
+//! history is long is told so (410) and has to list again, as with a real server. Whoever watches a single object by its name
+//! is woken by that object's changes alone, so that a write costs the same however many agents watch.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::request::{Form, Query};
 use super::resource::{Nature, Resource};
 use super::selectors::Selector;
 use super::status::{ApiError, ApiResult};
-use super::store::{Event, Past};
+use super::store::{Event, Past, key};
 use super::view::View;
 
 /// Events that are read from the log, and sent, at once.
@@ -40,6 +41,8 @@ pub(crate) struct Watch {
     bookmarks: bool,
     revision: u64,
     initial: Vec<Arc<Stored>>,
+    /// The key of the object, when it is a single one that is watched.
+    single: Option<String>,
     signal: Receiver<u64>,
     deadline: Instant,
     next_bookmark: Instant,
@@ -74,9 +77,23 @@ impl Watch {
         let timeout = query.number("timeoutSeconds")?.map_or(Duration::from_secs(45 * 60), Duration::from_secs);
         let now = crate::clock::instant();
         let mut store = api.lock();
-        let signal = store.subscribe(&resource.collection);
+        let since = version.unwrap_or_else(|| store.revision());
         let mut over = None;
         let mut initial = Vec::new();
+        let mut single = selector
+            .fields
+            .name()
+            .filter(|_| resource.namespaced != namespace.is_empty())
+            .map(|name| key(namespace, name));
+        let subscribed = single.as_ref().map(|key| store.subscribe_to(&resource.collection, key, since));
+        let signal = match subscribed {
+            Some(Ok(signal)) => signal,
+            // The stream tells of a revision that is gone.
+            _ => {
+                single = None;
+                store.subscribe(&resource.collection)
+            }
+        };
         if streaming {
             // As recorded: the server was started on a storage that cannot report progress.
             over = Some(error_line(&ApiError::internal(
@@ -101,6 +118,7 @@ impl Watch {
             bookmarks: query.flag("allowWatchBookmarks"),
             revision: version.unwrap_or(current),
             initial,
+            single,
             signal,
             deadline: now + timeout,
             next_bookmark: now + api.bookmark_interval(),
@@ -158,6 +176,15 @@ impl Watch {
                     if now >= self.deadline {
                         return None;
                     }
+                    // A bookmark says how far it has come, events of other objects included.
+                    match self.next_events() {
+                        Ok(chunk) if chunk.is_empty() => {}
+                        Ok(chunk) => return Some(chunk),
+                        Err(line) => {
+                            self.done = true;
+                            return Some(line);
+                        }
+                    }
                     return Some(self.bookmark(now));
                 }
             }
@@ -183,7 +210,12 @@ impl Watch {
     /// The next events that this watcher is to see; empty when there are none yet.
     fn next_events(&mut self) -> Result<Bytes, Bytes> {
         loop {
-            let batch = self.api.lock().after(&self.resource.collection, self.revision, BATCH);
+            let store = self.api.lock();
+            let batch = match &self.single {
+                Some(key) => store.after_of(&self.resource.collection, key, self.revision, BATCH),
+                None => store.after(&self.resource.collection, self.revision, BATCH),
+            };
+            drop(store);
             let batch = match batch {
                 Ok(batch) => batch,
                 Err(Past::Compacted(floor) | Past::Future(floor)) => {

@@ -277,7 +277,7 @@ impl Write<'_> {
                 if finished && resource.nature != Nature::Namespace {
                     self.api.remove_now(&resource.collection, &key);
                 }
-                self.api.after_update(resource, &value);
+                self.api.after_update(resource, &value, &object);
                 return Ok(Written { object, created: false, warnings });
             }
         }
