@@ -12,8 +12,11 @@
 pub mod content;
 pub mod disk;
 pub mod host;
+pub mod keeper;
 pub mod machine;
 pub mod metrics;
+pub mod placement;
 pub mod serve;
 pub mod signals;
 pub mod state;
+pub mod store;

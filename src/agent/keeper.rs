@@ -1,0 +1,304 @@
+//! Steps the machine and keeps its word: the ledger is saved before anything is done that follows from it, checkpoints and the
+//! kubelet's file are written here, and only what needs the kubelet or the API server goes out.
+//!
+//! Knows no clock, no client and no process; whoever drives it does what comes out, in that order, and brings the answers back.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::content;
+use super::disk::Disk;
+use super::host::Healthz;
+use super::machine::{self, State};
+use super::placement::{Placement, PlacementError, Placer};
+use super::signals::{
+    ActivationError, Announcement, Download, Effect, Event, FetchError, Fetched, NodeHealth, Verdict,
+};
+use super::state::{Ledger, Phase, Settings};
+use super::store::{Payload, Store, StoreError};
+use crate::contract::{ConfigMapSource, ConfigSource};
+use crate::kubelet::risk::StateFile;
+use crate::nodeconfig::NodeConfigStatus;
+use crate::observed::KubeletVersion;
+
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+/// How many steps one event may lead to. Each answer that the keeper gives itself ends something, so they are few.
+const MOST_STEPS: usize = 64;
+
+/// Where the agent keeps things.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// The agent's folder: what a kubelet 1.21 had as `--dynamic-config-dir`.
+    pub folder: PathBuf,
+    /// Where the kubelet reads its configuration.
+    pub placement: Placement,
+}
+
+/// Why an agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What it knew cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nothing can be placed where it is told to.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+}
+
+/// What the keeper cannot do itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outward {
+    /// Download this ConfigMap; the answer goes to [`Keeper::fetched`].
+    Fetch(ConfigMapSource),
+    /// Restart the kubelet, with these state files removed while it does not run; the answer is [`Event::Activated`].
+    Restart {
+        /// The files.
+        remove: Vec<StateFile>,
+    },
+    /// Look how the kubelet is; the answer is [`Event::Probed`].
+    Probe {
+        /// Whether to ask the API server about the node, once the kubelet has answered.
+        node: bool,
+        /// Where the kubelet answers.
+        healthz: Healthz,
+    },
+    /// Write the status; the answer is [`Event::Reported`].
+    Report(Box<NodeConfigStatus>),
+    /// Emit an Event on the Node; no answer.
+    Announce(Announcement),
+}
+
+/// What comes of an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What is to be done, in this order.
+    pub effects: Vec<Outward>,
+    /// When to come back with [`Event::Tick`], at the latest.
+    pub wake: Option<Timestamp>,
+}
+
+/// The agent without the world around it.
+#[derive(Debug)]
+pub struct Keeper<D> {
+    disk: D,
+    store: Store,
+    placer: Placer,
+    state: State,
+    /// The ledger on disk. `None`: not known, because nothing was saved yet or saving failed.
+    saved: Option<Ledger>,
+}
+
+impl<D: Disk> Keeper<D> {
+    /// An agent that goes on from what is on disk. Reads only: whatever it has to write comes with the first event.
+    ///
+    /// # Errors
+    /// The store or the record of what was placed cannot be understood; what is to be replaced is no regular file.
+    pub fn open(paths: &Paths, settings: Settings, disk: D, seed: u64) -> Result<Self, OpenError> {
+        let store = Store::new(&paths.folder);
+        let ledger = store.load(&disk)?;
+        let on_local =
+            ledger.assigned.is_none() && ledger.beyond.active.is_none() && ledger.beyond.phase == Phase::Settled;
+        let placer = Placer::open(&disk, &paths.folder, paths.placement.clone(), on_local)?;
+        Ok(Self { disk, store, placer, state: State::resume(ledger, settings, seed), saved: None })
+    }
+
+    /// The first event: the agent has looked at what is on disk. `kubelet`: the version that is installed on this host.
+    pub fn start(&mut self, kubelet: Option<KubeletVersion>, now: Timestamp) -> Outcome {
+        let ledger = &self.state.ledger;
+        let verdict = ledger.assigned.as_ref().map(|assigned| self.judge_checkpoint(assigned, kubelet));
+        let in_place = match self.content(ledger.beyond.active.as_ref()) {
+            Ok(active) => self.placer.is_in_place(&self.disk, active.as_deref()).unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot tell whether the kubelet's configuration is in place");
+                // Not touched then when it is the node's own; otherwise placing it tells what is wrong.
+                active.is_none()
+            }),
+            Err(_) => false,
+        };
+        self.take(Event::Started { verdict, in_place }, now)
+    }
+
+    /// The answer to [`Outward::Fetch`]. `node`: how the node is, as far as the API server says.
+    pub fn fetched(
+        &mut self,
+        result: Result<Download, FetchError>,
+        node: Option<NodeHealth>,
+        kubelet: Option<KubeletVersion>,
+        now: Timestamp,
+    ) -> Outcome {
+        let fetched = result.and_then(|download| {
+            let key = key(&download.source);
+            content::check_hash(&download.payload, key, download.content_hash.as_deref())?;
+            let verdict = self.judge(&download.payload, key, kubelet);
+            Ok(Box::new(Fetched { download, verdict, node }))
+        });
+        self.take(Event::Fetched(fetched), now)
+    }
+
+    /// Any other event.
+    pub fn take(&mut self, event: Event, now: Timestamp) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut events = VecDeque::from([event]);
+        for _ in 0..MOST_STEPS {
+            let Some(event) = events.pop_front() else { break };
+            let (next, step) = machine::step(&self.state, &event, now);
+            let news = next.ledger != self.state.ledger;
+            self.state = next;
+            outcome.wake = step.wake;
+            // The step that goes back because nothing could be saved has nothing new to save.
+            if !matches!(event, Event::NotSaved(_))
+                && let Err(error) = self.save()
+            {
+                if news && !step.urgent {
+                    events.push_front(Event::NotSaved(error.to_string()));
+                    continue;
+                }
+                tracing::warn!(%error, "cannot save what the agent knows; it goes on and tries again");
+            }
+            for effect in step.effects {
+                self.carry_out(effect, &mut outcome.effects, &mut events);
+            }
+        }
+        outcome
+    }
+
+    /// What the agent knows.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.state.ledger
+    }
+
+    /// The machine's state.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The disk.
+    #[must_use]
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    /// Brings the ledger on disk up to date.
+    fn save(&mut self) -> Result<(), StoreError> {
+        if self.saved.as_ref() == Some(&self.state.ledger) {
+            return Ok(());
+        }
+        self.saved = None;
+        self.store.save(&self.disk, &self.state.ledger)?;
+        self.saved = Some(self.state.ledger.clone());
+        Ok(())
+    }
+
+    fn carry_out(&mut self, effect: Effect, out: &mut Vec<Outward>, answers: &mut VecDeque<Event>) {
+        match effect {
+            Effect::Fetch(source) => out.push(Outward::Fetch(source)),
+            Effect::Checkpoint(download) => {
+                let kept = self.store.keep(&self.disk, &download).map_err(|error| error.to_string());
+                answers.push_back(Event::Checkpointed(kept));
+            }
+            Effect::Activate(target) => match self.place(target.as_ref()) {
+                Ok(remove) => out.push(Outward::Restart { remove }),
+                Err(reason) => answers.push_back(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
+            },
+            Effect::Probe { node } => out.push(Outward::Probe { node, healthz: self.healthz() }),
+            Effect::Report(status) => out.push(Outward::Report(status)),
+            Effect::Announce(announcement) => out.push(Outward::Announce(announcement)),
+            // What a ledger on disk may still name is left.
+            Effect::Prune if self.saved.is_some() => {
+                if let Err(error) = self.store.prune(&self.disk, &self.state.ledger) {
+                    tracing::warn!(%error, "old checkpoints remain");
+                }
+            }
+            Effect::Prune => {}
+        }
+    }
+
+    /// Puts a target in place. Gives the state files that the kubelet would not start with.
+    fn place(&mut self, target: Option<&ConfigSource>) -> Result<Vec<StateFile>, String> {
+        let ledger = &self.state.ledger;
+        let content = self.content(target)?;
+        let hurry = ledger.beyond.failure.is_some();
+        let good = ledger.last_known_good.as_ref();
+        // Before a trial begins, its end is made ready.
+        let ready = if hurry || target == good {
+            None
+        } else {
+            let unready = |error| format!("the last known good cannot be made ready to fall back to: {error}");
+            Some(self.content(good).map_err(unready)?)
+        };
+        let from = self.effective(ledger.beyond.active.as_ref());
+        let text = |error: PlacementError| error.to_string();
+        let ready = ready.as_ref().map(Option::as_deref);
+        self.placer.place(&self.disk, content.as_deref(), ready, hurry).map_err(text)?;
+        match (from, self.effective(target)) {
+            (Ok(from), Ok(to)) => Ok(content::state_files(&from, &to)),
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!(error, "no state file of the kubelet is removed: it is not known what it runs");
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The text of a source, as it was checkpointed. `None` is the local configuration.
+    fn content(&self, source: Option<&ConfigSource>) -> Result<Option<String>, String> {
+        let Some(source) = source else { return Ok(None) };
+        let mut payload = self.load(source)?;
+        let key = key(source);
+        payload.remove(key).map(Some).ok_or_else(|| format!("{source} has no key {key:?}"))
+    }
+
+    /// A checkpoint, with the hash that was said of it.
+    fn load(&self, source: &ConfigSource) -> Result<Payload, String> {
+        let payload = self.store.checkpoint(&self.disk, source).map_err(|error| error.to_string())?;
+        let Ledger { assigned, last_known_good, beyond } = &self.state.ledger;
+        let said = if assigned.as_ref() == Some(source) {
+            beyond.content_hash.as_deref()
+        } else if last_known_good.as_ref() == Some(source) {
+            beyond.last_known_good_hash.as_deref()
+        } else {
+            None
+        };
+        match content::check_hash(&payload, key(source), said) {
+            Err(FetchError::HashDiffers(why)) => Err(format!("the checkpoint of {source} was changed: {why}")),
+            _ => Ok(payload),
+        }
+    }
+
+    /// The configuration of a kubelet that runs this source.
+    fn effective(&self, source: Option<&ConfigSource>) -> Result<String, String> {
+        let content = self.content(source)?;
+        self.placer.effective(&self.disk, content.as_deref()).map_err(|error| error.to_string())
+    }
+
+    fn healthz(&self) -> Healthz {
+        content::healthz(&self.effective(self.state.ledger.beyond.active.as_ref()).unwrap_or_default())
+    }
+
+    fn judge_checkpoint(&self, source: &ConfigSource, kubelet: Option<KubeletVersion>) -> Verdict {
+        match self.load(source) {
+            Ok(payload) => self.judge(&payload, key(source), kubelet),
+            Err(message) => Verdict::NotLoaded { message, kubelet: kubelet.map(|version| version.to_string()) },
+        }
+    }
+
+    fn judge(&self, payload: &Payload, key: &str, kubelet: Option<KubeletVersion>) -> Verdict {
+        let underneath = self.placer.underneath(&self.disk).unwrap_or_else(|error| {
+            tracing::warn!(%error, "judging without what the kubelet has underneath");
+            Vec::new()
+        });
+        content::judge(payload, key, &underneath, kubelet)
+    }
+}
+
+fn key(source: &ConfigSource) -> &str {
+    source.config_map.as_ref().map(|map| map.kubelet_config_key.as_str()).unwrap_or_default()
+}
