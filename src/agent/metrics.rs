@@ -63,7 +63,7 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let build = encoder.encode_descriptor(
             "nodecfg_agent_build_info",
-            "The agent's version. The count is always 1",
+            "The version of the agent. Always 1",
             None,
             MetricType::Gauge,
         );
@@ -74,11 +74,11 @@ impl Collector for Scrape {
             return Ok(());
         };
         for (name, help, source) in [
-            ("assigned", "The node's understanding of intended config. The count is always 1", &ledger.assigned),
-            ("active", "The config source the node is actively using. The count is always 1", &ledger.beyond.active),
+            ("assigned", "The configuration that the node has taken as its assignment. Always 1", &ledger.assigned),
+            ("active", "The configuration that the kubelet runs. Always 1", &ledger.beyond.active),
             (
                 "last_known_good",
-                "The config source the node will fall back to when it encounters certain errors. The count is always 1",
+                "The configuration that the kubelet goes back to when the assignment fails. Always 1",
                 &ledger.last_known_good,
             ),
         ] {
@@ -89,12 +89,12 @@ impl Collector for Scrape {
         let gauges = [
             (
                 "kubelet_node_config_error",
-                "This metric is true (1) if the node is experiencing a configuration-related error, false (0) otherwise",
+                "Whether (1) or not (0) something is wrong with the assignment: status.config.error is set",
                 error,
             ),
             (
                 "nodecfg_agent_trial",
-                "Whether (1) or not (0) the kubelet was restarted and is being watched",
+                "Whether (1) or not (0) the kubelet is watched after a restart",
                 matches!(ledger.beyond.phase, Phase::Trying(_)),
             ),
         ];
@@ -105,10 +105,14 @@ impl Collector for Scrape {
         let counters = [
             (
                 "nodecfg_agent_restarts",
-                "Restarts of the kubelet by the agent of this node, ever",
+                "Restarts of the kubelet by the agent, counted across its own restarts",
                 ledger.beyond.restarts,
             ),
-            ("nodecfg_agent_rollbacks", "Falls back to the last known good config, ever", ledger.beyond.rollbacks),
+            (
+                "nodecfg_agent_rollbacks",
+                "Falls back to the last known good configuration, counted likewise",
+                ledger.beyond.rollbacks,
+            ),
         ];
         for (name, help, count) in counters {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;

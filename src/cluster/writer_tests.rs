@@ -67,7 +67,7 @@ fn events_are_the_kubelets_kind() {
         message: "é".repeat(1000),
         at: Timestamp::from_second(1_800_000_000).expect("in range"),
     };
-    let event = event(&notice);
+    let event = event(&notice, COMPONENT);
     assert_eq!(event["involvedObject"], json!({"kind": "Node", "name": "n1", "uid": "n1"}));
     assert_eq!(event["metadata"], json!({"generateName": "n1.", "namespace": "default"}));
     assert_eq!(event["type"], "Warning");
