@@ -13,6 +13,7 @@ pub mod contract;
 pub mod desired;
 pub mod document;
 pub mod finding;
+pub mod install;
 pub mod judge;
 pub mod kubelet;
 pub mod names;

@@ -17,6 +17,7 @@ mod diff;
 mod exit;
 mod explain;
 mod failure;
+mod install;
 mod logging;
 mod observe;
 mod output;
@@ -68,6 +69,7 @@ enum Command {
     Sync(sync::Args),
     Verify(verify::Args),
     Status(status::Args),
+    Install(install::Args),
     Sandbox(sandbox::Args),
     Explain(explain::Args),
     Schema(schema::Args),
@@ -132,6 +134,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Sync(args) => block_on(sync::run(&args, format?, cli.verbose, terminal)),
         Command::Verify(args) => block_on(verify::run(&args, format?, cli.verbose, terminal)),
         Command::Status(args) => block_on(status::run(&args, format?, terminal)),
+        Command::Install(args) => block_on(install::run(&args, format?, terminal)),
         Command::Sandbox(args) => format.and_then(|_| block_on(sandbox::run(&args, terminal))),
     }
 }

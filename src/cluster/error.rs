@@ -95,6 +95,22 @@ pub enum ClusterError {
         /// The server's words.
         message: String,
     },
+    /// A server-side apply met fields that somebody else has set otherwise.
+    #[error("cannot {operation}: somebody else has set some of its fields otherwise: {message}")]
+    FieldsTaken {
+        /// What was to be done.
+        operation: Box<Operation>,
+        /// The server's words, which name the fields and their managers.
+        message: String,
+    },
+    /// The server took a CustomResourceDefinition and does not serve what it describes.
+    #[error("cannot {operation}: it is stored, but what it describes is not served{}", said(message))]
+    NotEstablished {
+        /// What was looked at.
+        operation: Box<Operation>,
+        /// The server's words; empty when it says nothing.
+        message: String,
+    },
     /// A JSON Patch `test` failed: the object is no longer what the patch was made for. The API server says so with 422
     /// and names nothing.
     #[error("cannot {operation}: it is no longer as it was when the change was planned")]
@@ -163,6 +179,11 @@ pub enum ClusterError {
     },
 }
 
+/// `: words`, or nothing.
+fn said(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}
+
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
@@ -194,6 +215,8 @@ impl ClusterError {
             | Self::NotFound { operation }
             | Self::AlreadyExists { operation }
             | Self::Conflict { operation, .. }
+            | Self::FieldsTaken { operation, .. }
+            | Self::NotEstablished { operation, .. }
             | Self::PreconditionFailed { operation }
             | Self::Invalid { operation, .. }
             | Self::Expired { operation }
@@ -216,6 +239,8 @@ impl ClusterError {
             Self::NotFound { .. } => "object-missing",
             Self::AlreadyExists { .. } => "object-exists",
             Self::Conflict { .. } => "object-changed",
+            Self::FieldsTaken { .. } => "fields-taken",
+            Self::NotEstablished { .. } => "definition-not-established",
             Self::PreconditionFailed { .. } => "precondition-failed",
             Self::Invalid { .. } => "request-refused",
             Self::Expired { .. } => "version-expired",
@@ -261,6 +286,13 @@ impl ClusterError {
             Self::AlreadyExists { .. } | Self::Conflict { .. } | Self::PreconditionFailed { .. } => {
                 "somebody else changed it at the same time. Run the command again: it reads the cluster anew".to_owned()
             }
+            Self::FieldsTaken { .. } => "if they are to be as nodecfg installs them, run the command again with \
+                --force-conflicts, which takes them over. Otherwise apply what --dry-run prints with the tool that owns them, \
+                changed as you need it"
+                .to_owned(),
+            Self::NotEstablished { .. } => "look at its conditions (kubectl describe crd nodeconfigs.nodecfg.dev), then run \
+                the command again: it goes on where it stopped"
+                .to_owned(),
             Self::Invalid { .. } => "the server's words above say what it does not accept. An admission policy or webhook of \
                 the cluster may be at work"
                 .to_owned(),

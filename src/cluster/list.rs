@@ -35,7 +35,6 @@ impl Collection {
 
     /// The one object of this name, which may not exist. What may be listed and watched so, may be granted by name (RBAC's
     /// `resourceNames`).
-    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the node agent"))]
     pub(super) fn one(operation: Operation, name: &str) -> Self {
         Self { operation, selector: Some(("fieldSelector", format!("metadata.name={name}"))) }
     }

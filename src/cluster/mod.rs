@@ -5,6 +5,7 @@
 //! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
 
 pub mod agent;
+pub mod apply;
 pub mod binding;
 pub mod connect;
 pub mod error;

@@ -1,5 +1,6 @@
 //! What one request does to which object: in the words of an error message, as RBAC names it, and as a path.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// What a request does, as RBAC names it.
@@ -49,6 +50,23 @@ pub enum Resource {
     NodeConfigs,
     /// The server's version, which is no object.
     Version,
+    /// Of another kind, that nodecfg only installs.
+    Other(&'static Kind),
+}
+
+/// A kind of object, by its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// API group; empty for core.
+    pub group: &'static str,
+    /// Version within the group.
+    pub version: &'static str,
+    /// `kind` in an object.
+    pub kind: &'static str,
+    /// Plural, as in paths and RBAC rules.
+    pub plural: &'static str,
+    /// Singular, as in messages.
+    pub singular: &'static str,
 }
 
 impl Resource {
@@ -58,6 +76,7 @@ impl Resource {
         match self {
             Self::Leases => "coordination.k8s.io",
             Self::NodeConfigs => "nodecfg.dev",
+            Self::Other(kind) => kind.group,
             _ => "",
         }
     }
@@ -72,20 +91,26 @@ impl Resource {
             Self::Leases => "leases",
             Self::NodeConfigs => "nodeconfigs",
             Self::Version => "version",
+            Self::Other(kind) => kind.plural,
         }
     }
 
     /// Singular, as in messages.
     #[must_use]
     pub fn singular(self) -> &'static str {
-        self.plural().trim_end_matches('s')
+        match self {
+            Self::Other(kind) => kind.singular,
+            _ => self.plural().trim_end_matches('s'),
+        }
     }
 
-    fn root(self) -> &'static str {
+    /// The path of its group and version.
+    pub(super) fn root(self) -> Cow<'static, str> {
         match self {
-            Self::Leases => "/apis/coordination.k8s.io/v1",
-            Self::NodeConfigs => "/apis/nodecfg.dev/v1alpha1",
-            _ => "/api/v1",
+            Self::Leases => "/apis/coordination.k8s.io/v1".into(),
+            Self::NodeConfigs => "/apis/nodecfg.dev/v1alpha1".into(),
+            Self::Other(Kind { group, version, .. }) if !group.is_empty() => format!("/apis/{group}/{version}").into(),
+            _ => "/api/v1".into(),
         }
     }
 }
@@ -122,7 +147,7 @@ impl Operation {
         if self.resource == Resource::Version {
             return "/version".to_owned();
         }
-        let mut path = self.resource.root().to_owned();
+        let mut path = self.resource.root().into_owned();
         if let Some(namespace) = &self.namespace {
             path.push_str("/namespaces/");
             path.push_str(&escape(namespace));

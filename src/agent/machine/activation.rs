@@ -78,8 +78,6 @@ impl State {
                 turn.urgent = true;
             }
             Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
-                // It is in place and may start at any moment.
-                self.ledger.beyond.active = self.ledger.assigned.clone();
                 let error = texts::RESTART.to_owned();
                 self.fall_back(
                     Failure { kind: FailureKind::Restart, error, message: reason.clone(), kubelet: None },

@@ -24,18 +24,29 @@ use crate::nodeconfig::NodeConfigStatus;
 
 mod activation;
 mod backoff;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod replay;
 mod status;
+#[cfg(test)]
+mod stories;
 mod sync;
 mod texts;
 mod trial;
+#[cfg(test)]
+mod troubles;
+#[cfg(test)]
+mod world;
 
 use activation::Activation;
 use backoff::{Backoff, shifted};
 use sync::SyncProblem;
 use trial::Watch;
 
-/// When an agent that probes steps no more for so long, the clock was set or the machine slept: that time was not watched.
-const UNWATCHED: Duration = Duration::from_secs(2 * 60);
+/// As much as this, or two probes, of the time between two steps counts as watched: when more has passed, the clock was set or
+/// the machine slept. That some of it counts bounds a trial whose probes are slow.
+const WATCHED: Duration = Duration::from_secs(10);
 
 /// The agent between two events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +63,8 @@ pub struct State {
 struct Volatile {
     settings: Settings,
     rng: fastrand::Rng,
-    /// The moment of the last step.
+    /// The moments of the first and the last step.
+    first: Option<Timestamp>,
     last: Option<Timestamp>,
     /// Whether the agent has looked at what is on disk.
     started: bool,
@@ -132,6 +144,7 @@ impl State {
         let volatile = Volatile {
             settings,
             rng: fastrand::Rng::with_seed(seed),
+            first: None,
             last: None,
             started: false,
             found: None,
@@ -145,7 +158,11 @@ impl State {
         Self { ledger, volatile, undo: None }
     }
 
-    /// Why what is wanted has not been taken, for logs and metrics; the text of `status.config.error`.
+    fn without_undo(&self) -> Self {
+        Self { ledger: self.ledger.clone(), volatile: self.volatile.clone(), undo: None }
+    }
+
+    /// What `status.config.error` says, or will say once the kubelet was restarted; for logs and metrics.
     #[must_use]
     pub fn error(&self) -> Option<String> {
         self.config_error()
@@ -169,7 +186,7 @@ pub fn step(state: &State, event: &Event, now: Timestamp) -> (State, Step) {
     if let Event::NotSaved(reason) = event {
         return not_saved(state, reason, now);
     }
-    let mut next = State { undo: None, ..state.clone() };
+    let mut next = state.without_undo();
     if state.undo.is_some() {
         // What came of the step before was saved: otherwise this would be another event.
         next.volatile.unsaved = None;
@@ -183,7 +200,7 @@ pub fn step(state: &State, event: &Event, now: Timestamp) -> (State, Step) {
     next.apply(event, checkpointed, &mut turn);
     next.decide(&mut turn);
     if next.ledger != state.ledger && !turn.urgent {
-        next.undo = Some(Box::new((State { undo: None, ..state.clone() }, event.clone())));
+        next.undo = Some(Box::new((state.without_undo(), event.clone())));
     } else if !turn.urgent && !next.is_held(now) {
         // There is nothing left that would have to be saved.
         next.volatile.unsaved = None;
@@ -206,7 +223,7 @@ fn not_saved(state: &State, reason: &str, now: Timestamp) -> (State, Step) {
             before.absorb(&undo.1, now);
             before
         }
-        None => State { undo: None, ..state.clone() },
+        None => state.without_undo(),
     };
     let mut backoff = failed_so_far.map(|unsaved| unsaved.backoff).unwrap_or_default();
     backoff.fail(&mut next.volatile.rng, now);
@@ -312,6 +329,7 @@ impl State {
     /// The clock may be set, and the machine may sleep: what has passed is what was watched.
     fn keep_time(&mut self, now: Timestamp) {
         let Some(last) = self.volatile.last.replace(now) else {
+            self.volatile.first = Some(now);
             // Nothing of a trial is still to come.
             if let Phase::Trying(trial) = &mut self.ledger.beyond.phase {
                 trial.clamp(now);
@@ -320,17 +338,19 @@ impl State {
         };
         let passed = now.duration_since(last);
         if passed.is_negative() {
-            self.shift(passed);
-        } else if backoff::since(last, now) > UNWATCHED.max(self.volatile.settings.health_timeout)
-            && let Phase::Trying(trial) = &mut self.ledger.beyond.phase
-        {
-            trial.shift(passed);
+            return self.shift(passed);
+        }
+        let watched = WATCHED.max(self.volatile.settings.probe_interval.saturating_mul(2));
+        let unwatched = backoff::since(last, now).saturating_sub(watched);
+        if let (Phase::Trying(trial), Ok(unwatched)) = (&mut self.ledger.beyond.phase, unwatched.try_into()) {
+            trial.shift(unwatched);
         }
     }
 
     /// The clock was set by so much.
     fn shift(&mut self, by: SignedDuration) {
         let volatile = &mut self.volatile;
+        volatile.first = volatile.first.map(|first| shifted(first, by));
         volatile.sync.backoff.shift(by);
         volatile.sync.due = volatile.sync.due.map(|due| shifted(due, by));
         volatile.activation.backoff.shift(by);

@@ -85,11 +85,12 @@ impl State {
         let held = [
             (texts::SYNCED, self.synced_condition()),
             (texts::ACTIVE, Some(self.active_condition(now))),
-            (texts::KNOWN_GOOD, Some(self.known_good_condition())),
+            (texts::KNOWN_GOOD, Some(self.known_good_condition(now))),
         ];
+        let generation = volatile.sync.generation.or(status.observed_generation);
         for (kind, held) in held {
             let before = shown.and_then(|shown| shown.conditions.iter().find(|condition| condition.kind == kind));
-            status.conditions.extend(condition(kind, held, before, status.observed_generation, now));
+            status.conditions.extend(condition(kind, held, before, generation, now));
         }
         status
     }
@@ -153,7 +154,7 @@ impl State {
         let now_what = match &beyond.phase {
             Phase::Settled => None,
             Phase::Activating { .. } => Some(match &self.volatile.activation.problem {
-                None => ("Activating", format!("the kubelet is being restarted on {target}")),
+                None => ("Activating", restarting(&target)),
                 Some(ActivationError::NotPlaced(why)) => {
                     (texts::STORAGE_FAILED, format!("{target} could not be put in place, will be tried again: {why}"))
                 }
@@ -168,7 +169,7 @@ impl State {
                     format!("the kubelet was restarted on {target}, and {}", texts::ailment(ailment)),
                 )),
                 _ if self.volatile.watch.answered || trial.healthy_since.is_some() => None,
-                _ => Some(("Activating", format!("the kubelet was restarted on {target} and is not healthy yet"))),
+                _ => Some(("Activating", restarting(&target))),
             },
         };
         match (&beyond.failure, now_what) {
@@ -182,10 +183,10 @@ impl State {
     }
 
     /// Whether what is assigned is the last known good.
-    fn known_good_condition(&self) -> Held {
+    fn known_good_condition(&self, now: Timestamp) -> Held {
         let beyond = &self.ledger.beyond;
         let assigned = texts::named(self.ledger.assigned.as_ref());
-        if let Some(unsaved) = &self.volatile.unsaved {
+        if let Some(unsaved) = self.volatile.unsaved.as_ref().filter(|unsaved| unsaved.backoff.waits(now)) {
             let message = format!("the agent's state could not be saved, will be tried again: {}", unsaved.reason);
             return (FALSE, texts::STORAGE_FAILED.to_owned(), message);
         }
@@ -202,6 +203,11 @@ impl State {
             None => (FALSE, "OnTrial".to_owned(), format!("{assigned} is on trial")),
         }
     }
+}
+
+/// The same until the kubelet answers: it is one report.
+fn restarting(target: &str) -> String {
+    format!("the kubelet is being restarted on {target}")
 }
 
 /// A condition; its time is that of the one before, when that had the same status. `held` is `None` when nothing new can be

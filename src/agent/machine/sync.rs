@@ -150,8 +150,12 @@ impl State {
     }
 
     /// Whether a download is what is assigned already: same uid, same version, same key. A ConfigMap that was immutable and
-    /// is still holds the same data, whatever became of its labels.
+    /// is still holds the same data, whatever became of its labels. What could not be loaded and now can was damaged on
+    /// disk, or the kubelet is another: it is taken anew.
     fn is_same(&self, fetched: &Fetched) -> bool {
+        if self.ledger.beyond.failure.as_ref().is_some_and(by_verdict) && fetched.verdict == Verdict::Accepted {
+            return false;
+        }
         let assigned = self.ledger.assigned.as_ref();
         let found = &fetched.download.source;
         let uid = |source: &ConfigSource| source.config_map.as_ref().and_then(|map| map.uid.clone());
@@ -223,7 +227,6 @@ impl State {
         }
         let Some(Found { verdict, in_place }) = self.volatile.found.take() else { return };
         let before = self.ledger.clone();
-        let by_verdict = |failure: &Failure| matches!(failure.kind, FailureKind::Load | FailureKind::Validate);
         let open = self.ledger.beyond.failure.as_ref().is_none_or(by_verdict);
         if let (Some(verdict), true) = (&verdict, open && self.ledger.assigned.is_some()) {
             let failure = refusal(verdict);
@@ -256,6 +259,11 @@ impl State {
             (one, other) => other.or(one),
         }
     }
+}
+
+/// Whether a verdict was all that stood against it.
+fn by_verdict(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Load | FailureKind::Validate)
 }
 
 /// The failure that a verdict amounts to.

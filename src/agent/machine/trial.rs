@@ -153,6 +153,7 @@ impl State {
         let now = turn.now;
         let last_resort = self.is_on_last_resort();
         let Phase::Trying(trial) = &mut self.ledger.beyond.phase else { return };
+        let before = trial.clone();
         let watch = &mut self.volatile.watch;
         if watch.ripe {
             return;
@@ -169,7 +170,7 @@ impl State {
             _ => {}
         }
         // What was seen counts, whether or not it can be saved.
-        turn.urgent = true;
+        turn.urgent = *trial != before;
         let (trial, ailment) = (trial.clone(), watch.ailment.clone());
         if let Some(failure) = self.failure(&trial, ailment.as_ref(), now).filter(|_| !last_resort) {
             self.fall_back(failure, turn);
@@ -179,9 +180,12 @@ impl State {
     fn failure(&self, trial: &Trial, ailment: Option<&Ailment>, now: Timestamp) -> Option<Failure> {
         let ailment = ailment?;
         let limit = self.volatile.settings.health_timeout;
+        // Where the host was started anew, the kubelet was too and gets its time again; but not for ever.
+        let resumed = self.volatile.first.filter(|first| since(trial.started, *first) < limit.saturating_mul(10));
+        let started = resumed.map_or(trial.started, |resumed| resumed.max(trial.started));
         let (error, message) = if trial.lapses >= LAPSES {
             texts::crash_loop(trial.lapses, ailment)
-        } else if trial.healthy_since.is_none() && since(trial.started, now) > limit {
+        } else if trial.healthy_since.is_none() && since(started, now) > limit {
             texts::never_healthy(limit, ailment)
         } else if trial.ailing_since.is_some_and(|ailing| since(ailing, now) > limit) {
             texts::no_longer_healthy(limit, ailment)

@@ -1,0 +1,135 @@
+//! The agents as pods. Each has two containers: `agent`, which has credentials for the API server and no privileges, and
+//! `host-step`, which is privileged, has no credentials, and can be asked over a socket for nothing but a restart of the
+//! kubelet and its version.
+
+use serde_json::{Value, json};
+
+use super::{AGENT, DaemonSet, Host, STORE, labels};
+
+/// Where the two containers meet.
+const SOCKET_FOLDER: &str = "/run/nodecfg";
+const SOCKET: &str = "/run/nodecfg/host-step.sock";
+/// Where the host's /proc is in the privileged container. By it this container reaches the host's file system, so that the pod
+/// needs no `hostPID`, with which the agent, being root, could signal the host's processes.
+const HOST_PROC: &str = "/host/proc";
+/// Where client libraries look for a ServiceAccount's token.
+const TOKEN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+pub(super) fn daemon_set(pods: &DaemonSet) -> Value {
+    let selector = json!({"app.kubernetes.io/component": "agent", "app.kubernetes.io/name": "nodecfg"});
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": AGENT, "namespace": pods.namespace.as_str(), "labels": labels(Some("agent"))},
+        "spec": {
+            "selector": {"matchLabels": selector},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
+            "template": {
+                "metadata": {
+                    "labels": labels(Some("agent")),
+                    "annotations": {"kubectl.kubernetes.io/default-container": "agent"},
+                },
+                "spec": pod(pods),
+            },
+        },
+    })
+}
+
+fn pod(pods: &DaemonSet) -> Value {
+    json!({
+        "serviceAccountName": AGENT,
+        // The token goes into one container, below.
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        // The kubelet answers /healthz on the host's loopback; and a configuration that breaks the pod network must not cut
+        // off the one who would take it back.
+        "hostNetwork": true,
+        "dnsPolicy": "Default",
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        // Nodes that are not Ready, under pressure or drained are nodes with a kubelet all the same.
+        "tolerations": [{"operator": "Exists"}],
+        "priorityClassName": "system-node-critical",
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [agent(pods), host_step(pods)],
+        "volumes": volumes(&pods.host),
+    })
+}
+
+fn agent(pods: &DaemonSet) -> Value {
+    let host = &pods.host;
+    let mut arguments = vec![
+        "agent".to_owned(),
+        format!("--store-dir={STORE}"),
+        format!("--kubelet-config={}", host.kubelet_config),
+        format!("--host-step={SOCKET}"),
+    ];
+    arguments.extend(host.kubelet_config_dir.as_ref().map(|folder| format!("--kubelet-config-dir={folder}")));
+    let mut mounts = vec![
+        json!({"name": "socket", "mountPath": SOCKET_FOLDER}),
+        json!({"name": "store", "mountPath": STORE}),
+        // Mounts of pods below it must go from here when they go from the host, or their devices stay busy.
+        json!({"name": "placement", "mountPath": host.placement_folder(), "mountPropagation": "HostToContainer"}),
+        json!({"name": "token", "mountPath": TOKEN_FOLDER, "readOnly": true}),
+    ];
+    if host.kubelet_config_dir.is_some() {
+        mounts.push(json!({"name": "config", "mountPath": host.kubelet_config, "readOnly": true}));
+    }
+    json!({
+        "name": "agent",
+        "image": pods.image,
+        "args": arguments,
+        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": false,
+            "readOnlyRootFilesystem": true,
+            // Where SELinux enforces, no confined container may write to the kubelet's folders. Elsewhere it means nothing.
+            "seLinuxOptions": {"type": "spc_t"},
+        },
+        "volumeMounts": mounts,
+    })
+}
+
+fn host_step(pods: &DaemonSet) -> Value {
+    let on_host = format!("nsenter --mount={HOST_PROC}/1/ns/mnt --");
+    json!({
+        "name": "host-step",
+        "image": pods.image,
+        "args": [
+            "agent",
+            "host-step",
+            format!("--socket={SOCKET}"),
+            format!("--restart-command={on_host} systemctl restart kubelet"),
+            format!("--stop-command={on_host} systemctl stop kubelet"),
+            format!("--kubelet={on_host} kubelet"),
+            format!("--kubelet-root-dir={HOST_PROC}/1/root{}", pods.host.kubelet_root),
+        ],
+        "resources": {"requests": {"cpu": "1m", "memory": "16Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": {"privileged": true, "readOnlyRootFilesystem": true},
+        "volumeMounts": [
+            {"name": "socket", "mountPath": SOCKET_FOLDER},
+            {"name": "proc", "mountPath": HOST_PROC, "readOnly": true},
+        ],
+    })
+}
+
+fn volumes(host: &Host) -> Value {
+    let mut volumes = vec![
+        json!({"name": "socket", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
+        json!({"name": "store", "hostPath": {"path": STORE, "type": "DirectoryOrCreate"}}),
+        json!({"name": "placement", "hostPath": {"path": host.placement_folder(), "type": "Directory"}}),
+        json!({"name": "proc", "hostPath": {"path": "/proc", "type": "Directory"}}),
+        json!({"name": "token", "projected": {"sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+        ]}}),
+    ];
+    if host.kubelet_config_dir.is_some() {
+        volumes.push(json!({"name": "config", "hostPath": {"path": host.kubelet_config, "type": "File"}}));
+    }
+    Value::Array(volumes)
+}

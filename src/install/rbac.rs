@@ -1,0 +1,101 @@
+//! Who may do what: the fewest verbs that the reconciler and the agents get by with.
+
+use serde_json::{Value, json};
+
+use super::{AGENT, AGENT_ON_HOST, RECONCILER, labels};
+
+/// A rule: API group, resources, verbs.
+type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
+
+/// Reads and watches Nodes and NodeConfigs, writes what a NodeConfig wants, creates ConfigMaps, holds the lock, and tells in
+/// Events what it did. It writes no status and deletes nothing.
+pub(super) fn reconciler(namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(RECONCILER, namespace);
+    let in_cluster: &[Rule<'_>] = &[
+        ("", &["nodes"], &["get", "list", "watch"]),
+        ("nodecfg.dev", &["nodeconfigs"], &["get", "list", "watch", "create", "patch"]),
+    ];
+    let in_namespace: &[Rule<'_>] = &[
+        ("", &["configmaps"], &["get", "list", "create"]),
+        ("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
+    ];
+    let mut objects = vec![service_account(RECONCILER, namespace, "reconciler")];
+    objects.extend(granted(RECONCILER, "reconciler", None, in_cluster, &subject));
+    objects.extend(granted(RECONCILER, "reconciler", Some(namespace), in_namespace, &subject));
+    objects.extend(granted(RECONCILER, "reconciler", Some("default"), EVENTS, &subject));
+    objects
+}
+
+/// Events about Nodes are in this namespace, since Nodes are in none.
+const EVENTS: &[Rule<'_>] = &[("", &["events"], &["create"])];
+/// An agent follows its NodeConfig and writes its status. That it writes its own alone, the policy sees to: one role serves all
+/// agents, and could name a node's object only if it were that node's.
+const NODE_CONFIGS: &[Rule<'_>] = &[
+    ("nodecfg.dev", &["nodeconfigs"], &["get", "list", "watch"]),
+    ("nodecfg.dev", &["nodeconfigs/status"], &["patch"]),
+];
+/// It reads a ConfigMap by name, and cannot find out which there are.
+const CONFIG_MAPS: &[Rule<'_>] = &[("", &["configmaps"], &["get"])];
+
+/// Agents as pods, with a ServiceAccount of their own.
+pub(super) fn agent(namespace: &str, agent_namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(AGENT, agent_namespace);
+    // In a trial: is the Node Ready, and its Lease renewed?
+    let in_cluster: Vec<Rule<'_>> = NODE_CONFIGS.iter().copied().chain([("", &["nodes"][..], &["get"][..])]).collect();
+    let leases: &[Rule<'_>] = &[("coordination.k8s.io", &["leases"], &["get"])];
+    let mut objects = vec![service_account(AGENT, agent_namespace, "agent")];
+    objects.extend(granted(AGENT, "agent", None, &in_cluster, &subject));
+    objects.extend(granted(AGENT, "agent", Some(namespace), CONFIG_MAPS, &subject));
+    objects.extend(granted(AGENT, "agent", Some("default"), EVENTS, &subject));
+    objects.extend(granted(AGENT, "agent", Some("kube-node-lease"), leases, &subject));
+    objects
+}
+
+/// Agents with the kubelets' identities. Their own Node and Lease, and Events, the Node authorizer grants them already; of other
+/// nodes' it would not.
+pub(super) fn agent_on_host(namespace: &str) -> Vec<Value> {
+    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"});
+    let mut objects = granted(AGENT_ON_HOST, "agent", None, NODE_CONFIGS, &subject);
+    objects.extend(granted(AGENT_ON_HOST, "agent", Some(namespace), CONFIG_MAPS, &subject));
+    objects
+}
+
+fn service_account_subject(name: &str, namespace: &str) -> Value {
+    json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
+}
+
+fn service_account(name: &str, namespace: &str, component: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels(Some(component))},
+        "automountServiceAccountToken": false,
+    })
+}
+
+/// A role and its binding to one subject.
+fn granted(name: &str, component: &str, namespace: Option<&str>, rules: &[Rule<'_>], subject: &Value) -> Vec<Value> {
+    let rules: Vec<Value> = rules
+        .iter()
+        .map(|(group, resources, verbs)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs}))
+        .collect();
+    let (role, binding) = match namespace {
+        None => ("ClusterRole", "ClusterRoleBinding"),
+        Some(_) => ("Role", "RoleBinding"),
+    };
+    let mut metadata = json!({"name": name, "labels": labels(Some(component))});
+    if let (Some(namespace), Some(metadata)) = (namespace, metadata.as_object_mut()) {
+        metadata.insert("namespace".to_owned(), namespace.into());
+    }
+    let api = "rbac.authorization.k8s.io";
+    vec![
+        json!({"apiVersion": format!("{api}/v1"), "kind": role, "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": format!("{api}/v1"),
+            "kind": binding,
+            "metadata": metadata,
+            "roleRef": {"apiGroup": api, "kind": role, "name": name},
+            "subjects": [subject],
+        }),
+    ]
+}
