@@ -11,12 +11,12 @@ use http::Request;
 use serde_json::json;
 use tower::ServiceExt as _;
 
+use super::agents::{Agents, Options as AgentOptions};
 use super::api::{Api, ApiOptions, Character, User};
 use super::face::ServerFace;
 use super::face::kubeconfig::{Kubeconfig, SaveError};
 use super::face::serve::{self, ServeError, Serving};
 use super::face::wire::Wire;
-use super::agents::{Agents, Options as AgentOptions};
 use super::kubelets::{Fault, Faults, Kubelets, Options as KubeletOptions, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
 use super::simulated::SimulatedNodes;
@@ -106,7 +106,9 @@ impl SandboxError {
             Self::UnknownNode(_) => "nodes are named <pool>-<number>; start it without --fault to see their names",
             Self::NeedsAgent(_) => "sandboxes of Kubernetes 1.36 have agents (--kubernetes-version 1.36)",
             Self::Nodes(_) => "pool names are DNS labels: lower-case letters, digits and '-'",
-            Self::Create(_) | Self::Kubelets(_) | Self::Install(_) => "this is a bug in the sandbox, or the machine is out of memory",
+            Self::Create(_) | Self::Kubelets(_) | Self::Install(_) => {
+                "this is a bug in the sandbox, or the machine is out of memory"
+            }
             Self::Serve(_) => "choose another --port, or leave it out to have a free one picked",
             Self::Save(_) => "choose another path for --kubeconfig-out",
         }

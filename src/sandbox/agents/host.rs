@@ -11,6 +11,8 @@ use super::opinions::Opinions;
 use super::process::{Deed, Process, Text};
 use crate::agent::disk::memory::{self, MemoryDisk};
 use crate::agent::host::{Healthz, Host};
+use crate::agent::keeper::Paths;
+use crate::agent::placement::Placement;
 use crate::clock::Pace;
 use crate::kubelet::Minor;
 use crate::kubelet::minor::{NEWEST, OLDEST};
@@ -21,6 +23,8 @@ use crate::sandbox::kubelets::Fault;
 
 /// Where the kubelet reads its configuration (kubeadm).
 pub(super) const CONFIG_FILE: &str = "/var/lib/kubelet/config.yaml";
+/// Where the agent keeps things.
+const FOLDER: &str = "/var/lib/nodecfg";
 /// What nodes are provisioned with (kubeadm's defaults, in short).
 const PROVISIONED: &str = "\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -38,6 +42,11 @@ clusterDNS:
 clusterDomain: cluster.local
 rotateCertificates: true
 ";
+
+/// The paths that the agent is started with.
+pub(super) fn paths() -> Paths {
+    Paths { folder: FOLDER.into(), placement: Placement::File { config: CONFIG_FILE.into() } }
+}
 
 /// What can change from one moment to the next.
 #[derive(Debug)]
@@ -183,9 +192,10 @@ impl Simulated {
         let text = self.text();
         let opinion = self.opinions.of(&text, self.minor());
         let mut inner = self.lock();
-        let stale = inner.state_files.iter().find(|(file, policy)| {
-            opinion.policies.get(file).is_some_and(|wanted| wanted != *policy)
-        });
+        let stale = inner
+            .state_files
+            .iter()
+            .find(|(file, policy)| opinion.policies.get(file).is_some_and(|wanted| wanted != *policy));
         let verdict = match (&opinion.verdict, stale) {
             (Ok(()), Some((file, policy))) => Err(format!(
                 "could not restore state from checkpoint: the configured policy differs from {policy:?} in {file}; drain this \

@@ -15,3 +15,6 @@ mod opinions;
 mod process;
 
 pub use running::{Agents, Options};
+
+#[cfg(test)]
+mod tests;

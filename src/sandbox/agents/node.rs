@@ -76,7 +76,7 @@ async fn until_down(host: &Simulated) {
 
 /// One life of the agent.
 async fn one(host: &Arc<Simulated>, agent: &Agent, seed: u64, mut stop: watch::Receiver<bool>) {
-    let opened = Keeper::open(super::host::paths(), agent.settings, host.disk.clone(), seed);
+    let opened = Keeper::open(&super::host::paths(), agent.settings, host.disk.clone(), seed);
     let keeper = match opened {
         Ok(keeper) => keeper,
         Err(error) => {

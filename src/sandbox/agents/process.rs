@@ -239,7 +239,8 @@ impl Process {
         self.life = Life::Up { since: now };
         self.silent = None;
         let before = self.ready;
-        self.ready = if self.fault == Some(Fault::NotReady) && self.is_new(&self.runs) { Ready::No } else { Ready::Yes };
+        self.ready =
+            if self.fault == Some(Fault::NotReady) && self.is_new(&self.runs) { Ready::No } else { Ready::Yes };
         self.turn = self.next_turn(now);
         let changed = self.ready != before;
         self.deeds.extend([Deed::Ready { ready: self.ready, changed }, Deed::Renew, Deed::Started]);
@@ -366,7 +367,10 @@ mod tests {
         bench.run(6);
         assert_eq!(bench.process.healthz(), Ok(()));
         let heartbeat = Deed::Ready { ready: Ready::Yes, changed: false };
-        assert_eq!(bench.deeds.iter().map(|(_, deed)| *deed).collect::<Vec<_>>(), [heartbeat, Deed::Renew, Deed::Started]);
+        assert_eq!(
+            bench.deeds.iter().map(|(_, deed)| *deed).collect::<Vec<_>>(),
+            [heartbeat, Deed::Renew, Deed::Started]
+        );
         bench.run(3600);
         assert_eq!((bench.deeds.len(), bench.process.wake()), (3, None), "nothing happens, and nothing is written");
     }

@@ -14,7 +14,9 @@ use super::node::{self, Agent};
 use super::opinions::Opinions;
 use crate::agent::state::Settings;
 use crate::clock::Pace;
-use crate::cluster::{AgentClient, AgentClientOptions, RetryPolicy};
+use crate::cluster::AgentClient;
+use crate::cluster::agent::AgentClientOptions;
+use crate::cluster::retry::RetryPolicy;
 use crate::names::NodeName;
 use crate::observed::KubeletVersion;
 use crate::sandbox::api::{Api, User};
@@ -111,10 +113,8 @@ impl Agents {
         });
         fleet.listed(all);
         let (sender, changes) = mpsc::channel(BACKLOG);
-        let tasks = [
-            tokio::spawn(nodes.follow(client, version, sender)),
-            tokio::spawn(Arc::clone(&fleet).follow(changes)),
-        ];
+        let tasks =
+            [tokio::spawn(nodes.follow(client, version, sender)), tokio::spawn(Arc::clone(&fleet).follow(changes))];
         Ok(Self { fleet, tasks })
     }
 

@@ -50,7 +50,10 @@ struct Page<K> {
 
 impl Collection {
     /// Lists the collection.
-    pub(in crate::sandbox) async fn list<K: DeserializeOwned>(&self, client: &Client) -> Result<(Vec<K>, String), kube::Error> {
+    pub(in crate::sandbox) async fn list<K: DeserializeOwned>(
+        &self,
+        client: &Client,
+    ) -> Result<(Vec<K>, String), kube::Error> {
         let mut all = Vec::new();
         let mut continuation = None;
         loop {
@@ -74,8 +77,12 @@ impl Collection {
     }
 
     /// Delivers changes after `version` until nobody listens any more.
-    pub(in crate::sandbox) async fn follow<K>(self, client: Client, mut version: String, changes: mpsc::Sender<Change<K>>)
-    where
+    pub(in crate::sandbox) async fn follow<K>(
+        self,
+        client: Client,
+        mut version: String,
+        changes: mpsc::Sender<Change<K>>,
+    ) where
         K: DeserializeOwned + Clone + Object + Send + 'static,
     {
         let mut pause = PAUSES.0;

@@ -152,7 +152,11 @@ pub(in crate::sandbox) fn put_lease(node: &str, uid: &str, now: Timestamp) -> Bu
         },
     });
     let parameters = PatchParams { field_manager: Some("kubelet".to_owned()), force: true, ..PatchParams::default() };
-    Request::new("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").patch(node, &parameters, &Patch::Apply(lease))
+    Request::new("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").patch(
+        node,
+        &parameters,
+        &Patch::Apply(lease),
+    )
 }
 
 /// Status, reason and message of the Ready condition.
