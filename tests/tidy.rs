@@ -558,6 +558,7 @@ fn versions_agree() {
         read(".github/workflows/ci.yml").contains(&format!("rustup default {rust}")),
         "the workflow uses another Rust"
     );
+    assert!(read("Dockerfile").contains(&format!("FROM rust:{rust}-")), "the Dockerfile uses another Rust");
     let changelog = read("CHANGELOG.md");
     let mut headings = changelog.lines().filter_map(|line| line.strip_prefix("## ["));
     assert!(

@@ -1,12 +1,14 @@
 //! `nodecfg install`: what NodeConfigs and the node agents need on a cluster.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 use super::cluster_args::ClusterArgs;
 use super::{Exit, Failure, Terminal};
 use crate::cluster::apply::{Applier, Target};
 use crate::cluster::{ClusterReader, LabelKeys};
-use crate::install::{self, AGENT_NAMESPACE, Agent, DaemonSet, Host, Installation, NAMESPACE};
+use crate::install::{self, AGENT_NAMESPACE, Agent, DaemonSet, Host, Installation, LISTEN, NAMESPACE};
 use crate::names::NamespaceName;
 use crate::report::{self, FORMAT_VERSION, Format, findings};
 
@@ -59,6 +61,9 @@ struct NodeArgs {
     /// The kubelets' --root-dir.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/var/lib/kubelet")]
     kubelet_root_dir: String,
+    /// Where the agent serves /healthz and /metrics. Its address is the node's own, whether pod or service.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = LISTEN)]
+    listen: SocketAddr,
     /// The kubelets' kubeconfig, with --unit.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/etc/kubernetes/kubelet.conf")]
     kubelet_kubeconfig: String,
@@ -91,6 +96,7 @@ impl Args {
             kubelet_config: self.nodes.kubelet_config.clone(),
             kubelet_config_dir: self.nodes.kubelet_config_dir.clone(),
             kubelet_root: self.nodes.kubelet_root_dir.clone(),
+            listen: self.nodes.listen,
         }
     }
 

@@ -2,9 +2,11 @@
 //! `host-step`, which is privileged, has no credentials, and can be asked over a socket for nothing but a restart of the
 //! kubelet and its version.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use serde_json::{Value, json};
 
-use super::{AGENT, DaemonSet, Host, STORE, labels};
+use super::{AGENT, DaemonSet, Host, STORE, agent_arguments, labels};
 
 /// Where the two containers meet.
 const SOCKET_FOLDER: &str = "/run/nodecfg";
@@ -58,13 +60,19 @@ fn pod(pods: &DaemonSet) -> Value {
 
 fn agent(pods: &DaemonSet) -> Value {
     let host = &pods.host;
-    let mut arguments = vec![
-        "agent".to_owned(),
-        format!("--store-dir={STORE}"),
-        format!("--kubelet-config={}", host.kubelet_config),
-        format!("--host-step={SOCKET}"),
-    ];
-    arguments.extend(host.kubelet_config_dir.as_ref().map(|folder| format!("--kubelet-config-dir={folder}")));
+    let mut arguments = vec!["agent".to_owned(), "--log-format=json".to_owned(), format!("--host-step={SOCKET}")];
+    arguments.extend(agent_arguments(host));
+    // What listens on every address is asked at loopback.
+    let address = match host.listen.ip() {
+        IpAddr::V4(address) if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(address) if address.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        address => address,
+    };
+    let probe = json!({
+        "httpGet": {"host": address.to_string(), "path": "/healthz", "port": host.listen.port()},
+        "periodSeconds": 20,
+        "timeoutSeconds": 5,
+    });
     let mut mounts = vec![
         json!({"name": "socket", "mountPath": SOCKET_FOLDER}),
         json!({"name": "store", "mountPath": STORE}),
@@ -80,6 +88,8 @@ fn agent(pods: &DaemonSet) -> Value {
         "image": pods.image,
         "args": arguments,
         "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "livenessProbe": probe,
+        "readinessProbe": probe,
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": false,
@@ -101,6 +111,7 @@ fn host_step(pods: &DaemonSet) -> Value {
         "args": [
             "agent",
             "host-step",
+            "--log-format=json",
             format!("--socket={SOCKET}"),
             format!("--restart-command={on_host} systemctl restart kubelet"),
             format!("--stop-command={on_host} systemctl stop kubelet"),

@@ -3,6 +3,8 @@
 //!
 //! docs/deploy.md says for each privilege why it is there. What changes here changes there.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use serde_json::{Value, json};
 
 use crate::names::NamespaceName;
@@ -24,6 +26,8 @@ pub const NAMESPACE: &str = "nodecfg-system";
 pub const AGENT_NAMESPACE: &str = "nodecfg-agent";
 /// The agent's checkpoints and ledger on a node. Not for choice: an agent that looks elsewhere has forgotten everything.
 const STORE: &str = "/var/lib/nodecfg";
+/// Where the agent answers `/healthz` and `/metrics`, unless something else is said: for this node alone.
+pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9348);
 /// The agent's ServiceAccount, DaemonSet and roles.
 const AGENT: &str = "nodecfg-agent";
 /// The agent's roles where it uses the kubelet's identity.
@@ -69,6 +73,8 @@ pub struct Host {
     pub kubelet_config_dir: Option<String>,
     /// The kubelet's `--root-dir`, where its state files are.
     pub kubelet_root: String,
+    /// Where the agent answers `/healthz` and `/metrics`, on the node's own network.
+    pub listen: SocketAddr,
 }
 
 impl Default for Host {
@@ -77,6 +83,7 @@ impl Default for Host {
             kubelet_config: "/var/lib/kubelet/config.yaml".to_owned(),
             kubelet_config_dir: None,
             kubelet_root: "/var/lib/kubelet".to_owned(),
+            listen: LISTEN,
         }
     }
 }
@@ -86,6 +93,19 @@ impl Host {
     fn placement_folder(&self) -> &str {
         self.kubelet_config_dir.as_deref().unwrap_or_else(|| parent(&self.kubelet_config))
     }
+}
+
+/// The arguments of `nodecfg agent` that say where things are, for pods and for services alike.
+fn agent_arguments(host: &Host) -> Vec<String> {
+    let mut arguments = vec![
+        format!("--store-dir={STORE}"),
+        format!("--listen={}", host.listen),
+        format!("--kubelet-config={}", host.kubelet_config),
+    ];
+    if let Some(folder) = &host.kubelet_config_dir {
+        arguments.extend(["--activation=drop-in".to_owned(), format!("--kubelet-config-dir={folder}")]);
+    }
+    arguments
 }
 
 /// The folder of an absolute path.

@@ -1,6 +1,6 @@
 //! The agent as a service of its node.
 
-use super::{Host, STORE};
+use super::{Host, STORE, agent_arguments};
 
 /// The unit file of the agent, `nodecfg-agent.service`. `program` is where the binary is on the nodes.
 ///
@@ -8,13 +8,9 @@ use super::{Host, STORE};
 /// beyond that, and may write to its own folder and to the kubelet's configuration.
 #[must_use]
 pub fn unit(program: &str, kubeconfig: &str, host: &Host) -> String {
-    let mut arguments = vec![
-        format!("--kubeconfig={kubeconfig}"),
-        format!("--store-dir={STORE}"),
-        format!("--kubelet-config={}", host.kubelet_config),
-        format!("--kubelet-root-dir={}", host.kubelet_root),
-    ];
-    arguments.extend(host.kubelet_config_dir.as_ref().map(|folder| format!("--kubelet-config-dir={folder}")));
+    let mut arguments = vec![format!("--kubeconfig={kubeconfig}")];
+    arguments.extend(agent_arguments(host));
+    arguments.push(format!("--kubelet-root-dir={}", host.kubelet_root));
     // The state files of a policy that changes are in the kubelet's root directory.
     let mut writable = vec![host.kubelet_root.as_str(), host.placement_folder()];
     writable.sort_unstable();
@@ -60,7 +56,7 @@ ProtectHostname=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
-# AF_UNIX is for systemd; the others are for the API server and the kubelet's /healthz.
+# AF_UNIX is for systemd; the others are for the API server, the kubelet's /healthz and the agent's own.
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 RestrictNamespaces=yes
 RestrictRealtime=yes

@@ -10,6 +10,7 @@ mod diff;
 mod errors;
 mod explain;
 mod help;
+mod install;
 mod program;
 mod repository;
 mod run;

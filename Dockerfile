@@ -1,0 +1,34 @@
+# Two images, both static binaries on nothing:
+#
+#   docker build --target agent   -t IMAGE .   the node agent's pods: `nodecfg install --agent daemonset --image IMAGE`
+#   docker build --target nodecfg -t IMAGE .   everything else, as a user without rights; the default
+#
+# docs/deploy.md explains why the one is root and the other is not.
+
+FROM rust:1.95-alpine AS build
+# A C compiler, for libgit2 and ring; busybox, for its nsenter.
+RUN apk add --no-cache build-base busybox-static ca-certificates
+WORKDIR /src
+COPY . .
+# Rust's musl targets link statically. Of a binary that is not static, the last line makes no image.
+RUN cargo build --release --locked --bin nodecfg \
+    && cp target/release/nodecfg /nodecfg \
+    && ! readelf --program-headers /nodecfg | grep -q INTERP
+
+FROM scratch AS agent
+COPY --from=build /nodecfg /usr/bin/nodecfg
+# busybox is what it is called as: in this image it is nsenter, and no shell.
+COPY --from=build /bin/busybox.static /usr/bin/nsenter
+# What nsenter starts is looked for on the host, by the same path.
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin
+# Root, because the kubelet's files are; what root may do there, the pod's securityContext says.
+USER 0:0
+ENTRYPOINT ["/usr/bin/nodecfg"]
+
+FROM scratch AS nodecfg
+COPY --from=build /nodecfg /usr/bin/nodecfg
+# For API servers whose certificates are signed by a public authority.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+ENV PATH=/usr/bin
+USER 65532:65532
+ENTRYPOINT ["/usr/bin/nodecfg"]
