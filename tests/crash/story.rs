@@ -14,7 +14,12 @@ use crate::world::{Death, NAMESPACE, When, World};
 #[derive(Debug, Clone)]
 pub enum Action {
     /// A ConfigMap of this name is made or changed so that it holds this content.
-    Put { map: &'static str, content: &'static str, edition: u32, immutable: bool },
+    Put {
+        map: &'static str,
+        content: &'static str,
+        edition: u32,
+        immutable: bool,
+    },
     Delete(&'static str),
     /// `spec.configSource` names this key of this ConfigMap, which may not exist.
     Assign(&'static str, &'static str),
@@ -134,8 +139,8 @@ impl Killer {
         self.left -= 1;
         let random = &mut self.random;
         let when = match random.u8(..20) {
-            0..7 => When::Operation(random.u64(..16)),
-            7..14 => When::Operation(random.u64(..80)),
+            0..7 => When::Operation(random.u64(..6)),
+            7..14 => When::Operation(random.u64(..32)),
             14..16 => When::Before(random.u64(..4)),
             16..19 => When::After(random.u64(..4)),
             _ => When::Seconds(random.f64() * 30.0),
