@@ -25,6 +25,8 @@ use crate::server;
 
 /// Holds the order of a child.
 pub const ORDER: &str = "NODECFG_CRASH_CHILD";
+/// Holds the folder of its node.
+pub const FOLDER: &str = "NODECFG_CRASH_FOLDER";
 
 /// When a child ends if nobody kills it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,27 +207,32 @@ fn settings() -> Settings {
 pub fn obey(order: &str) {
     let order: serde_json::Value = serde_json::from_str(order).unwrap();
     let text = |name: &str| order[name].as_str().unwrap().to_owned();
-    let folder = PathBuf::new();
-    let at = order["at"].as_u64().unwrap();
-    let reaper = Reaper { count: Arc::default(), at };
+    let ending = if order["told"] == true { Ending::Told } else { Ending::Idle };
+    let order = Order { ending, at: order["at"].as_u64().unwrap() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(live(Path::new(&std::env::var(FOLDER).unwrap()), &text("server"), &text("node"), order));
+}
+
+/// Lives as the agent of a node.
+pub async fn live(folder: &Path, server: &str, node: &str, order: Order) {
+    let reaper = Reaper { count: Arc::default(), at: order.at };
     let agent = folder.join("agent");
     let disk = DeadlyDisk { disk: RealDisk::open(&agent).unwrap(), reaper: reaper.clone() };
-    let paths = Paths { folder: agent, placement: Placement::File { config: config(&folder) } };
-    let keeper = Keeper::open(&paths, settings(), disk, at).unwrap();
-    let host = DeadlyHost { folder, reaper };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let server = text("server");
-        let node = NodeName::new(&text("node")).unwrap();
-        let client = AgentClient::new(server::client(&server), &server, node, AgentClientOptions::default());
-        if order["told"] == true {
+    let paths = Paths { folder: agent, placement: Placement::File { config: config(folder) } };
+    let keeper = Keeper::open(&paths, settings(), disk, order.at).unwrap();
+    let host = DeadlyHost { folder: folder.to_owned(), reaper };
+    let name = NodeName::new(node).unwrap();
+    let client = AgentClient::new(server::client(server), server, name, AgentClientOptions::default());
+    match order.ending {
+        Ending::Told => {
             let told = async {
                 let _ = tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await;
             };
             driver::run(keeper, client, &host, Options::default(), told).await;
-        } else {
+        }
+        Ending::Idle => {
             let limit = Duration::from_secs(50);
             driver::once(keeper, client, &host, Options::default(), limit, limit).await.unwrap();
         }
-    });
+    }
 }

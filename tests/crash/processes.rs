@@ -290,6 +290,12 @@ fn copy(from: &Path, to: &Path) {
             fs::copy(entry.path(), &target).unwrap();
         }
     }
+    // The agent remembers where it placed things.
+    let record = to.join("placement.json");
+    if let Ok(text) = fs::read_to_string(&record) {
+        let name = |path: &Path| path.parent().unwrap().display().to_string();
+        fs::write(&record, text.replace(&name(from), &name(to))).unwrap();
+    }
 }
 
 fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, Arc<[u8]>>) {
@@ -311,8 +317,7 @@ fn start(cluster: &Cluster, node: &Node, order: Order) -> Child {
         .args(["--exact", "processes::killed_at_every_effect", "--nocapture"])
         .env(child::ORDER, order.encode(&cluster.server, &node.name))
         .env_remove("RUST_LOG")
-        // Its paths are relative, so that a node's folder can be copied: the agent remembers where it placed things.
-        .current_dir(node.folder.path())
+        .env(child::FOLDER, node.folder.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(log)
@@ -342,10 +347,11 @@ async fn end(cluster: &Cluster, node: &Node, mut child: Child, status: Option<&N
     }
 }
 
-/// Runs a node to rest, in one go.
+/// Starts the agent of a node and lets it come to rest. For that no process of its own is needed, only for dying.
 async fn rest(cluster: &Cluster, node: &Node) {
-    let child = start(cluster, node, Order { ending: Ending::Idle, at: u64::MAX });
-    assert!(!end(cluster, node, child, None).await, "nobody killed it");
+    let order = Order { ending: Ending::Idle, at: u64::MAX };
+    let life = child::live(node.folder.path(), &cluster.server, &node.name, order);
+    tokio::time::timeout(PATIENCE, life).await.expect("it never comes to rest");
 }
 
 fn says(status: &NodeConfigStatus) -> (String, bool) {
