@@ -75,14 +75,20 @@ pub(super) struct Carrier {
     pub(super) name: NodeName,
     /// Its own uid.
     pub(super) uid: String,
-    /// The uids of the Nodes that own it: one, as a rule.
-    owners: Vec<String>,
+    /// What owns it: its Node, as a rule.
+    owners: Vec<Owner>,
     /// `spec.configSource`.
     pub(super) source: Option<ConfigSource>,
     /// `status.config`; unset while no agent has reported.
     status: Option<ConfigStatus>,
     created: Option<Timestamp>,
     deleting: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Owner {
+    is_node: bool,
+    uid: String,
 }
 
 impl WireNodeConfig {
@@ -92,7 +98,7 @@ impl WireNodeConfig {
         Some(Carrier {
             name: NodeName::new(self.metadata.name).ok()?,
             uid: self.metadata.uid,
-            owners: owners.filter(|owner| owner.kind == "Node").map(|owner| owner.uid).collect(),
+            owners: owners.map(|owner| Owner { is_node: owner.kind == "Node", uid: owner.uid }).collect(),
             source: self.spec.unwrap_or_default().config_source,
             status: self.status.unwrap_or_default().config,
             created: self.metadata.creation_timestamp,
@@ -104,21 +110,23 @@ impl WireNodeConfig {
 impl Carrier {
     /// Whether it stands for the Node of this uid.
     pub(super) fn stands_for(&self, node_uid: &str) -> bool {
-        !self.deleting && (self.owners.is_empty() || self.owners.iter().any(|owner| owner == node_uid))
+        let mut nodes = self.owners.iter().filter(|owner| owner.is_node).peekable();
+        !self.deleting && (nodes.peek().is_none() || nodes.any(|owner| owner.uid == node_uid))
     }
 
     /// Whether the first of its owners is the Node of this uid.
     pub(super) fn is_owned_first_by(&self, node_uid: &str) -> bool {
-        self.owners.first().is_some_and(|owner| owner == node_uid)
+        self.owners.first().is_some_and(|owner| owner.uid == node_uid)
     }
 
     /// As it must have been for `node` to come out of [`join`], as far as joining depends on it.
     fn of(node: &Node) -> Option<Self> {
         let nobody = node.source.is_none() && node.status == ConfigStatus::default() && node.half == NodeHalf::Follows;
+        let owner = if node.half == NodeHalf::Outlived { String::new() } else { node.uid.clone() };
         (!nobody).then(|| Self {
             name: node.name.clone(),
             uid: String::new(),
-            owners: vec![if node.half == NodeHalf::Outlived { String::new() } else { node.uid.clone() }],
+            owners: vec![Owner { is_node: true, uid: owner }],
             source: node.source.clone(),
             status: (node.half != NodeHalf::AgentSilent).then(|| node.status.clone()),
             created: None,

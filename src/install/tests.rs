@@ -102,8 +102,10 @@ fn fits<T: DeserializeOwned + Serialize>(object: &Value) {
 
 #[test]
 fn every_object_is_what_the_api_takes() {
-    for agent in [None, Some(Agent::Systemd), Some(pods(Host::default())), Some(pods(drop_in()))] {
-        let objects = installed(agent);
+    let agents = [None, Some(Agent::Systemd), Some(pods(Host::default())), Some(pods(drop_in()))];
+    let namespaces = [NAMESPACE, AGENT_NAMESPACE, "default", "kube-node-lease"];
+    for (agent, namespace) in agents.iter().flat_map(|agent| namespaces.map(|namespace| (agent, namespace))) {
+        let objects = objects(&Installation { namespace: name(namespace), agent: agent.clone() });
         for object in &objects {
             match text(object, "/kind") {
                 "Namespace" => fits::<Namespace>(object),
