@@ -80,10 +80,7 @@ impl State {
             Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
                 let error = texts::RESTART.to_owned();
                 let message = format!("the kubelet could not be restarted: {reason}");
-                self.fall_back(
-                    Failure { kind: FailureKind::Restart, error, message, kubelet: None },
-                    turn,
-                );
+                self.fall_back(Failure { kind: FailureKind::Restart, error, message, kubelet: None }, turn);
             }
             Err(problem) => {
                 let volatile = &mut self.volatile;
