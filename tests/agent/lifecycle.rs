@@ -129,7 +129,7 @@ async fn a_change_that_needs_the_state_files_removed(site: Site) {
 async fn the_resource_is_waited_for(site: Site) {
     site.remove_resource().await;
     let mut agent = site.usual_agent();
-    agent.until_it_says("the cluster has no resource nodeconfigs.nodecfg.dev; trying again").await;
+    agent.until_it_says("this cluster has no nodeconfigs.nodecfg.dev; trying again. `nodecfg install` adds it").await;
     site.add_resource();
     site.config_map("a", &site.host.configuration(50));
     site.assign(Some("a")).await;
