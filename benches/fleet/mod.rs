@@ -10,7 +10,9 @@ use nodecfg::contract::{ConfigSource, ConfigStatus};
 use nodecfg::desired::{Checks, Desired, POOL_LABEL, PoolTarget, build};
 use nodecfg::finding::Gate;
 use nodecfg::names::{FleetName, NamespaceName, NodeName};
-use nodecfg::observed::{ConfigMapKey, FetchedConfigMap, KubeletVersion, ManagedConfigMap, Node, Observed, Readiness};
+use nodecfg::observed::{
+    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeHalf, Observed, Readiness,
+};
 use nodecfg::plan::Options;
 use nodecfg::repository::Snapshot;
 
@@ -167,7 +169,7 @@ pub fn source_of(desired: &Desired, pool: usize) -> ConfigSource {
 pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
     let sources: Option<Vec<ConfigSource>> = ran.map(|ran| (0..pools).map(|pool| source_of(ran, pool)).collect());
     let mut observed =
-        Observed { server_version: "v1.21.14".to_owned(), resource_version: "1".to_owned(), ..Observed::default() };
+        Observed { versions: ListVersions { nodes: "1".to_owned(), carriers: None }, ..Observed::default() };
     for index in 0..nodes {
         let pool = index % pools;
         let name = NodeName::new(format!("{}-{:05}.example.com", pool_name(pool), index / pools)).unwrap();
@@ -175,7 +177,7 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
             uid: format!("00000000-0000-4000-8000-{index:012}"),
             labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool_name(pool))]),
             kubelet_version: KubeletVersion::parse("v1.21.14"),
-            reports_config: true,
+            half: NodeHalf::Follows,
             ready: if index % 50 == 49 { Readiness::NotReady } else { Readiness::Ready },
             ..Node::named(name.clone())
         };

@@ -84,7 +84,8 @@ fn nearest(kubelet: Option<KubeletVersion>) -> (Minor, String) {
             if minor.is_known() && version.major == 1 {
                 return (minor, String::new());
             }
-            let nearest = if minor < OLDEST { OLDEST } else { NEWEST };
+            let older = (version.major, minor) < (1, OLDEST);
+            let nearest = if older { OLDEST } else { NEWEST };
             (nearest, format!(" (nothing is known of kubelet {version}; judged as {nearest})"))
         }
     }
@@ -159,4 +160,142 @@ pub fn state_files(from: &str, to: &str) -> Vec<StateFile> {
 fn makes_use_of(document: &Document, file: StateFile) -> bool {
     let (field, value) = file.policy();
     document.root.get(field).and_then(Node::text) == Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+    fn payload(body: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([("kubelet".to_owned(), format!("{HEADER}{body}"))])
+    }
+
+    fn version(text: &str) -> Option<KubeletVersion> {
+        KubeletVersion::parse(text)
+    }
+
+    /// What is said of it by a kubelet 1.36.2, with its kind.
+    fn said(payload: &BTreeMap<String, String>, underneath: &[&str]) -> String {
+        let underneath: Vec<String> = underneath.iter().map(|text| (*text).to_owned()).collect();
+        match judge(payload, "kubelet", &underneath, version("v1.36.2")) {
+            Verdict::Accepted => "accepted".to_owned(),
+            Verdict::NotLoaded { message, kubelet } => format!("{} does not load: {message}", kubelet.unwrap()),
+            Verdict::NotValid { message, kubelet } => format!("{} refuses: {message}", kubelet.unwrap()),
+        }
+    }
+
+    #[test]
+    fn every_stage_of_a_kubelet_has_its_verdict() {
+        for (body, verdict) in [
+            ("maxPods: 250\n", "accepted"),
+            ("noSuchField: 5\n", "accepted"),
+            ("maxPods: many\n", "v1.36.2 does not load: "),
+            ("maxPods: [\n", "v1.36.2 does not load: "),
+            ("maxPods: -5\n", "v1.36.2 refuses: "),
+            ("featureGates: {NodeSwap: false}\n", "v1.36.2 refuses: "),
+            // Accepted, and the kubelet does not start on it.
+            ("evictionHard: {no.such.signal: 5%}\n", "v1.36.2 refuses: "),
+        ] {
+            let said = said(&payload(body), &[]);
+            assert!(
+                said.starts_with(verdict) && (verdict == "accepted" || said.len() > verdict.len()),
+                "{body}: {said}"
+            );
+        }
+        let missing = BTreeMap::from([("config".to_owned(), String::new())]);
+        assert_eq!(
+            said(&missing, &[]),
+            "v1.36.2 does not load: the ConfigMap has no key \"kubelet\", but the keys config"
+        );
+        assert!(said(&BTreeMap::new(), &[]).ends_with("but no keys"));
+    }
+
+    #[test]
+    fn many_reasons_are_counted() {
+        let body = "maxPods: -5\nport: -1\noomScoreAdj: 5000\nhealthzPort: -1\n";
+        let said = said(&payload(body), &[]);
+        assert!(said.ends_with("; and 1 more") && said.contains("maxPods"), "{said}");
+    }
+
+    #[test]
+    fn a_drop_in_is_judged_with_what_is_underneath() {
+        let base = format!("{HEADER}imageGCHighThresholdPercent: 70\n");
+        let over = payload("imageGCLowThresholdPercent: 75\n");
+        assert_eq!(said(&over, &[]), "accepted");
+        assert!(said(&over, &[&base]).starts_with("v1.36.2 refuses: "));
+        // Between them, in order.
+        assert_eq!(said(&over, &[&base, &base.replace("70", "90")]), "accepted");
+        // What the kubelet merges must load by itself.
+        let bare = BTreeMap::from([("kubelet".to_owned(), "maxPods: 5\n".to_owned())]);
+        assert!(said(&bare, &[&base]).starts_with("v1.36.2 does not load: "));
+        assert!(said(&over, &["["]).contains("the configuration underneath cannot be read"));
+        let whole = whole(&[base], &over["kubelet"]).unwrap();
+        assert!(whole.contains("imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 75\n"), "{whole}");
+    }
+
+    #[test]
+    fn a_kubelet_that_is_not_known_is_judged_as_the_nearest() {
+        for (kubelet, words) in [
+            (None, format!(" (the kubelet's version is not known; judged as {NEWEST_RELEASED})")),
+            (version("v1.99.0"), format!(" (nothing is known of kubelet v1.99.0; judged as {NEWEST})")),
+            (version("v1.5.0"), format!(" (nothing is known of kubelet v1.5.0; judged as {OLDEST})")),
+            (version("v2.0.0"), format!(" (nothing is known of kubelet v2.0.0; judged as {NEWEST})")),
+        ] {
+            let bad = judge(&payload("maxPods: -5\n"), "kubelet", &[], kubelet);
+            assert!(matches!(bad, Verdict::NotValid { message, .. } if message.ends_with(&words)), "{words}");
+            assert_eq!(judge(&payload("maxPods: 5\n"), "kubelet", &[], kubelet), Verdict::Accepted);
+        }
+    }
+
+    #[test]
+    fn a_hash_is_of_the_content_however_it_is_spelled() {
+        let map = payload("maxPods: 5\n");
+        let canonical = read(&map["kubelet"]).unwrap().canonical();
+        let hash = ContentHash::of(canonical.as_bytes()).to_string();
+        for same in
+            [map.clone(), payload("# five\nmaxPods:   5\n"), BTreeMap::from([("kubelet".to_owned(), canonical)])]
+        {
+            assert_eq!(check_hash(&same, "kubelet", Some(&hash)), Ok(()));
+        }
+        let other = check_hash(&payload("maxPods: 6\n"), "kubelet", Some(&hash));
+        assert!(matches!(&other, Err(FetchError::HashDiffers(why)) if why.contains(&hash)), "{other:?}");
+        assert!(check_hash(&payload("[\n"), "kubelet", Some(&hash)).is_err());
+        for nothing in [None, Some(""), Some("v9:other:00")] {
+            assert_eq!(check_hash(&payload("maxPods: 6\n"), "kubelet", nothing), Ok(()));
+        }
+        assert_eq!(check_hash(&map, "other", Some(&hash)), Ok(()), "a missing key is the verdict's business");
+    }
+
+    #[test]
+    fn healthz_is_where_the_configuration_says() {
+        for (body, address, port) in [
+            ("", "127.0.0.1", 10248),
+            ("healthzPort: 10250\n", "127.0.0.1", 10250),
+            ("healthzPort: 0\n", "127.0.0.1", 0),
+            ("healthzBindAddress: 10.0.0.7\nhealthzPort: null\n", "10.0.0.7", 10248),
+            ("healthzBindAddress: ''\nhealthzPort: 99999\n", "127.0.0.1", 10248),
+        ] {
+            assert_eq!(healthz(&format!("{HEADER}{body}")), Healthz { address: address.to_owned(), port }, "{body}");
+        }
+        assert_eq!(healthz("["), Healthz { address: "127.0.0.1".to_owned(), port: 10248 });
+    }
+
+    #[test]
+    fn state_files_go_where_a_policy_changes() {
+        let text = |body: &str| format!("{HEADER}{body}");
+        let names = |from: &str, to: &str| {
+            state_files(&text(from), &text(to)).iter().map(|file| file.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names("maxPods: 5\n", "maxPods: 6\n"), "");
+        assert_eq!(names("", "cpuManagerPolicy: static\n"), "cpu_manager_state");
+        assert_eq!(names("cpuManagerPolicy: static\n", "cpuManagerPolicy: none\n"), "cpu_manager_state");
+        assert_eq!(names("memoryManagerPolicy: Static\n", ""), "memory_manager_state");
+        assert_eq!(
+            names("", "cpuManagerPolicy: static\nmemoryManagerPolicy: Static\n"),
+            "cpu_manager_state memory_manager_state"
+        );
+        assert_eq!(names("", "evictionHard: {memory.available: 1Gi}\n"), "", "nobody makes anything of the file");
+    }
 }

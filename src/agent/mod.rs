@@ -11,6 +11,7 @@
 
 pub mod content;
 pub mod disk;
+pub mod driver;
 pub mod host;
 pub mod keeper;
 pub mod machine;

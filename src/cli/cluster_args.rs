@@ -6,14 +6,33 @@ use std::time::Duration;
 
 use super::Failure;
 use crate::cluster::connect::{ConnectOptions, Environment, connect};
-use crate::cluster::{ClusterReader, LabelKeys, ReaderOptions};
+use crate::cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
 use crate::desired::Desired;
 use crate::kubelet::duration;
 use crate::names::NamespaceName;
 
-/// Where ConfigMaps go on the `node` binding when nothing else is said: the Node authorizer lets each node read just its
-/// own there.
-pub(super) const DEFAULT_NAMESPACE: &str = "kube-system";
+/// Where the assignments are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum BindingChoice {
+    /// Found out by a patch of a Node in a dry run.
+    #[default]
+    Auto,
+    /// In the Nodes: kubelets 1.11 to 1.23 follow them.
+    Node,
+    /// In NodeConfigs: node agents follow them.
+    #[value(name = "nodeconfig")]
+    NodeConfig,
+}
+
+impl BindingChoice {
+    fn wanted(self) -> Option<Binding> {
+        match self {
+            Self::Auto => None,
+            Self::Node => Some(Binding::Node),
+            Self::NodeConfig => Some(Binding::NodeConfig),
+        }
+    }
+}
 
 /// The cluster to talk to.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -25,12 +44,17 @@ pub(super) struct ClusterArgs {
     /// Context of the kubeconfig, instead of its current one.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Namespace of the ConfigMaps and of the lock, instead of the one in nodecfg.yaml, or else kube-system.
+    /// Namespace of the ConfigMaps and of the lock, instead of the one in nodecfg.yaml, or else kube-system or, with node
+    /// agents, nodecfg-system.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<NamespaceName>,
     /// How long to retry a request while the API server is overloaded or away.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     request_timeout: Duration,
+    /// Where the assignments are: node (Node.spec.configSource, for kubelets up to 1.23), nodeconfig (NodeConfigs, for node
+    /// agents), or auto (what the API server keeps).
+    #[arg(long, value_enum, default_value_t, value_name = "BINDING", hide_possible_values = true)]
+    binding: BindingChoice,
 }
 
 impl ClusterArgs {
@@ -38,18 +62,23 @@ impl ClusterArgs {
     pub(super) async fn reader(&self, keys: LabelKeys) -> Result<ClusterReader, Failure> {
         let options = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
         let connection = connect(&options, &Environment::capture()).await?;
-        Ok(self.reader_over(connection.client, &connection.server, keys))
+        self.reader_over(connection.client, &connection.server, keys).await
     }
 
     /// The same over a client that is there already.
-    pub(super) fn reader_over(&self, client: kube::Client, server: &str, keys: LabelKeys) -> ClusterReader {
+    pub(super) async fn reader_over(
+        &self,
+        client: kube::Client,
+        server: &str,
+        keys: LabelKeys,
+    ) -> Result<ClusterReader, Failure> {
         let options = ReaderOptions {
             label_keys: keys,
             patience: self.request_timeout,
             seed: fastrand::u64(..),
             ..ReaderOptions::default()
         };
-        ClusterReader::new(client, server, options)
+        Ok(ClusterReader::new(client, server, options).bound(self.binding.wanted()).await?)
     }
 
     /// The namespace that the command line names, if it names one.
@@ -57,13 +86,11 @@ impl ClusterArgs {
         self.namespace.as_ref()
     }
 
-    /// Where ConfigMaps go: as the command line says, else as the repository says, else the default.
-    pub(super) fn namespace(&self, desired: Option<&Desired>) -> Result<NamespaceName, Failure> {
-        let said = self.namespace.clone().or_else(|| desired.and_then(|desired| desired.namespace.clone()));
-        said.map_or_else(
-            || NamespaceName::new(DEFAULT_NAMESPACE).map_err(|error| Failure::usage(error.to_string(), "")),
-            Ok,
-        )
+    /// Where ConfigMaps go: as the command line says, else as the repository says, else where they belong in such a cluster.
+    pub(super) fn namespace(&self, desired: &Desired, reader: &ClusterReader) -> Result<NamespaceName, Failure> {
+        let said = self.namespace.clone().or_else(|| desired.namespace.clone());
+        let default = reader.binding().default_namespace();
+        said.map_or_else(|| NamespaceName::new(default).map_err(|error| Failure::usage(error.to_string(), "")), Ok)
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) enum Failure {
     Violations(Vec<Violation>),
     /// The embedded cluster failed.
     Sandbox(SandboxError),
+    /// The agent cannot run on this host.
+    Agent { message: String, help: String },
     /// Output failed.
     Output(io::Error),
     /// The asynchronous runtime could not be started.
@@ -114,11 +116,19 @@ impl Failure {
         Self::Usage { message: message.into(), help: help.into() }
     }
 
+    /// What keeps the agent from running on this host.
+    pub(super) fn agent(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Agent { message: message.into(), help: help.into() }
+    }
+
     fn exit(&self) -> Exit {
         match self {
-            Self::Usage { .. } | Self::Violations(_) | Self::Sandbox(_) | Self::Output(_) | Self::Runtime(_) => {
-                Exit::Failed
-            }
+            Self::Usage { .. }
+            | Self::Violations(_)
+            | Self::Sandbox(_)
+            | Self::Agent { .. }
+            | Self::Output(_)
+            | Self::Runtime(_) => Exit::Failed,
             Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
             Self::Problems { problems, .. } => {
                 let repository = |problem: &Problem| {
@@ -167,6 +177,7 @@ impl Failure {
                 })
                 .collect(),
             Self::Sandbox(error) => one("sandbox", error.to_string(), error.help()),
+            Self::Agent { message, help } => one("agent", message.clone(), help.clone()),
             Self::Output(error) => {
                 one("output", format!("cannot write the output: {error}"), "is the disk full?".to_owned())
             }

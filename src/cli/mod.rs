@@ -10,6 +10,7 @@ use std::process::{ExitCode, Termination as _};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod actions;
+mod agent;
 mod cluster_args;
 mod completions;
 mod crd;
@@ -69,6 +70,7 @@ enum Command {
     Sync(sync::Args),
     Verify(verify::Args),
     Status(status::Args),
+    Agent(Box<agent::Args>),
     Install(install::Args),
     Sandbox(sandbox::Args),
     Explain(explain::Args),
@@ -98,7 +100,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let mut terminal = Terminal::standard(cli.color);
-    logging::start(cli.verbose, terminal.colored_err(), terminal.foot.clone());
+    let style = match &cli.command {
+        Command::Agent(args) => args.style(),
+        _ => logging::Style::Command,
+    };
+    logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone());
     let format = cli.output.format().unwrap_or(Format::Text);
     let result = dispatch(cli, &mut terminal);
     let exit = result.unwrap_or_else(|failure| failure.report(&mut terminal, format));
@@ -134,13 +140,26 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Sync(args) => block_on(sync::run(&args, format?, cli.verbose, terminal)),
         Command::Verify(args) => block_on(verify::run(&args, format?, cli.verbose, terminal)),
         Command::Status(args) => block_on(status::run(&args, format?, terminal)),
+        Command::Agent(args) => block_on_one(agent::run(*args, format?, terminal)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),
         Command::Sandbox(args) => format.and_then(|_| block_on(sandbox::run(&args, terminal))),
     }
 }
 
 fn block_on<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::Runtime)?;
+    finish(tokio::runtime::Builder::new_multi_thread(), future)
+}
+
+/// The same in this one thread: an agent does one thing at a time, and every thread costs memory on every node.
+fn block_on_one<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit, Failure> {
+    finish(tokio::runtime::Builder::new_current_thread(), future)
+}
+
+fn finish<F>(mut builder: tokio::runtime::Builder, future: F) -> Result<Exit, Failure>
+where
+    F: Future<Output = Result<Exit, Failure>>,
+{
+    let runtime = builder.enable_all().build().map_err(Failure::Runtime)?;
     let result = runtime.block_on(future);
     // Background work, such as a watch that is no longer needed, must not delay the end.
     runtime.shutdown_background();

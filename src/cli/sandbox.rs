@@ -10,6 +10,7 @@ use crate::names::PoolName;
 use crate::report::{self, findings};
 use crate::sandbox::api::Character;
 use crate::sandbox::face::serve::Serving;
+use crate::sandbox::kubelets::fault::KINDS;
 use crate::sandbox::kubelets::{FaultSpec, Faults};
 use crate::sandbox::{Embedded, EmbeddedOptions, SandboxError, fit, nodes};
 
@@ -21,7 +22,7 @@ const SPEED: f64 = 10.0;
 /// Serves on loopback alone until Ctrl-C, prints a kubeconfig for it, and keeps nothing. kubectl works with it; -v logs every
 /// request.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub(super) struct Args {
     /// How many nodes; with --repo, how many for each of its pools.
     #[arg(long, value_name = "N", default_value_t = 6)]
@@ -32,9 +33,13 @@ pub(super) struct Args {
     /// Make nodes that fit the pools of this repository instead.
     #[arg(long, value_name = "REPO", conflicts_with = "pools")]
     repo: Option<PathBuf>,
-    /// Kubernetes version to be like: 1.21 (kubelets follow spec.configSource) or 1.36 (it is dropped).
-    #[arg(long, value_enum, default_value_t = Version::V1_21, value_name = "VERSION", hide_possible_values = true)]
-    kubernetes_version: Version,
+    /// Kubernetes version to be like: 1.21 (kubelets follow spec.configSource of their Nodes) or 1.36 (that is dropped; agents
+    /// follow NodeConfigs). Default: what the repository's pools declare (spec.kubernetesVersion), or 1.21.
+    #[arg(long, value_enum, value_name = "VERSION", hide_possible_values = true)]
+    kubernetes_version: Option<Version>,
+    /// Leave out what `nodecfg install` puts on a cluster, and the agents with it.
+    #[arg(long)]
+    not_installed: bool,
     /// Port of 127.0.0.1 to listen on, instead of any that is free.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
@@ -48,8 +53,7 @@ pub(super) struct Args {
 /// What a sandbox's world is like.
 #[derive(Debug, Clone, clap::Args)]
 struct WorldArgs {
-    /// Let something go wrong on a node, or on all of them (*=KIND): crash, slow, slow:FACTOR, not-ready, never-acknowledges,
-    /// sync-error, load-error, validate-error, flap or deaf. May be repeated.
+    /// Let something go wrong on a node, or on all of them (*=KIND); the kinds are below. May be repeated.
     #[arg(long, value_name = "NODE=KIND")]
     fault: Vec<FaultSpec>,
     /// Seed of everything that looks random.
@@ -77,9 +81,19 @@ enum Version {
     /// Keeps spec.configSource; kubelets follow it.
     #[value(name = "1.21")]
     V1_21,
-    /// Drops spec.configSource; kubelets ignore it.
+    /// Drops spec.configSource; agents follow NodeConfigs.
     #[value(name = "1.36")]
     V1_36,
+}
+
+/// What a sandbox is like when nothing is said about it.
+const DEFAULT: Character = Character::V1_21;
+
+/// The kinds of faults, one a line, and examples.
+fn after_help() -> String {
+    let width = KINDS.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let lines: String = KINDS.iter().map(|(name, what)| format!("  {name:width$}  {what}\n")).collect();
+    format!("Faults (from no-start on, of nodes with agents):\n{lines}\n{EXAMPLES}")
 }
 
 impl Version {
@@ -89,24 +103,18 @@ impl Version {
             Self::V1_36 => Character::V1_36,
         }
     }
-
-    fn kubelet(self) -> &'static str {
-        match self {
-            Self::V1_21 => "v1.21.14",
-            Self::V1_36 => "v1.36.2",
-        }
-    }
 }
 
 const EXAMPLES: &str = "\
 Examples:
   nodecfg sandbox --pools general,gpu --kubeconfig-out sandbox.yaml
   nodecfg sandbox --repo examples/repo-layout --kubeconfig-out sandbox.yaml -v
-  nodecfg sandbox --nodes 3 --fault node-1=crash > sandbox.yaml";
+  nodecfg sandbox --nodes 3 --fault node-1=crash > sandbox.yaml
+  nodecfg sandbox --kubernetes-version 1.36 --fault node-1=dies --kubeconfig-out sandbox.yaml";
 
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let kubelet = args.kubernetes_version.kubelet();
-    let specs = match &args.repo {
+    let asked = args.kubernetes_version.map(Version::character);
+    let (character, specs) = match &args.repo {
         Some(path) => {
             let repository = super::repository_args::RepositoryArgs {
                 path: path.clone(),
@@ -114,14 +122,17 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Fa
                 worktree: false,
                 lenient: false,
             };
-            fitted_nodes(&repository.load()?.desired, args.nodes, kubelet, terminal)?
+            fitted_nodes(&repository.load()?.desired, args.nodes, asked, terminal)?
         }
         None => {
-            nodes::generic(args.nodes, &args.pools, kubelet).map_err(|error| SandboxError::Nodes(error.to_string()))?
+            let character = asked.unwrap_or(DEFAULT);
+            let specs = nodes::generic(args.nodes, &args.pools, character.git_version());
+            (character, specs.map_err(|error| SandboxError::Nodes(error.to_string()))?)
         }
     };
     let count = specs.len();
-    let embedded = Embedded::start(args.world.options(args.kubernetes_version.character()), specs).await?;
+    let options = EmbeddedOptions { installed: !args.not_installed, ..args.world.options(character) };
+    let embedded = Embedded::start(options, specs).await?;
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));
     let serving = embedded.serve(args.port).await?;
     announce(args, &embedded, &serving, count, terminal)?;
@@ -164,17 +175,19 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// Nodes that fit a repository, and the API server that fits it unless another is asked for.
 fn fitted_nodes(
     desired: &Desired,
     per_pool: usize,
-    kubelet: &str,
+    asked: Option<Character>,
     terminal: &mut Terminal,
-) -> Result<Vec<nodes::NodeSpec>, Failure> {
-    let (specs, notes) = fit::nodes_for(desired, per_pool, kubelet);
+) -> Result<(Character, Vec<nodes::NodeSpec>), Failure> {
+    let character = asked.or_else(|| fit::character_for(desired)).unwrap_or(DEFAULT);
+    let (specs, notes) = fit::nodes_for(desired, per_pool, character);
     for note in notes {
         findings::message(&mut terminal.err, &note.message, note.help.as_deref().unwrap_or_default())?;
     }
-    Ok(specs)
+    Ok((character, specs))
 }
 
 /// A number above 0.
@@ -195,6 +208,10 @@ pub(super) struct SandboxArgs {
     /// How many nodes for each pool.
     #[arg(long, value_name = "N", default_value = "4", requires = "sandbox")]
     sandbox_nodes: NonZeroU64,
+    /// Kubernetes version to be like: 1.21 (kubelets follow spec.configSource of their Nodes) or 1.36 (agents follow
+    /// NodeConfigs). Default: what the pools declare (spec.kubernetesVersion), or 1.21.
+    #[arg(long, value_enum, value_name = "VERSION", requires = "sandbox", hide_possible_values = true)]
+    sandbox_version: Option<Version>,
     /// Let something go wrong on a node, such as gpu-1=validate-error; `nodecfg sandbox --help` lists the kinds.
     #[arg(long, value_name = "NODE=KIND", requires = "sandbox")]
     fault: Vec<FaultSpec>,
@@ -213,8 +230,9 @@ impl SandboxArgs {
             return Ok(None);
         }
         let per_pool = usize::try_from(self.sandbox_nodes.get()).unwrap_or(usize::MAX);
-        let specs = fitted_nodes(&loaded.desired, per_pool, Version::V1_21.kubelet(), terminal)?;
+        let asked = self.sandbox_version.map(Version::character);
+        let (character, specs) = fitted_nodes(&loaded.desired, per_pool, asked, terminal)?;
         let world = WorldArgs { fault: self.fault.clone(), seed: self.seed, speed: self.sandbox_speed };
-        Ok(Some(Embedded::start(world.options(Character::V1_21), specs).await?))
+        Ok(Some(Embedded::start(world.options(character), specs).await?))
     }
 }

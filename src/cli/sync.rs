@@ -64,11 +64,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let keys = label_keys(&loaded.desired);
     let sandbox = args.sandbox.fitted(&loaded, terminal).await?;
     let reader = match &sandbox {
-        Some(sandbox) => args.cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
+        Some(sandbox) => args.cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys).await?,
         None => args.cluster.reader(keys).await?,
     };
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
-    let namespace = args.cluster.namespace(Some(&loaded.desired))?;
+    let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
     run::open(&run::scene(&loaded, &namespace, server), format, !args.dry_run, terminal)?;
     let options = args.allowances.options(namespace, args.repository.gate());
     let exit = if args.dry_run {

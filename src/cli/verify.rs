@@ -32,7 +32,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let loaded = args.repository.load()?;
     warn(&loaded, verbose, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
-    let namespace = args.cluster.namespace(Some(&loaded.desired))?;
+    let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, true, terminal)?;
     let mut stop = run::stop_on_signals(terminal.foot.clone());
     let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));

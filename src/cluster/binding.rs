@@ -1,19 +1,143 @@
-//! Finds out whether a server keeps `Node.spec.configSource`, by a patch with `dryRun=All`, which goes through everything a
-//! patch goes through and stores nothing.
+//! Which resource carries the assignments of a cluster: its Nodes, or NodeConfigs beside them. One binding per cluster.
+//!
+//! Found out by a patch with `dryRun=All`, which goes through everything a patch goes through and stores nothing. From
+//! here on the [`ClusterReader`] and the writer made of it know it, and nothing outside this layer needs to.
+
+use std::fmt;
 
 use http::Method;
 use serde_json::json;
 
 use super::error::ClusterError;
+use super::list::{Collection, any};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
-use super::wire::{LabelKeys, WireNode};
+use super::wire::{LabelKeys, WireMetadata, WireNode};
 use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::names::NodeName;
-use crate::observed::{Binding, BindingCheck, BindingEvidence, ServerVersion};
+use crate::observed::ServerVersion;
+
+/// Where the contract lives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Binding {
+    /// In `v1/Node`: the kubelets themselves follow it (1.11 to 1.23), and the API server keeps the field (before 1.26).
+    #[default]
+    Node,
+    /// In `nodecfg.dev/v1alpha1 NodeConfig`, one per Node: the node agents follow it.
+    NodeConfig,
+}
+
+impl Binding {
+    /// Where ConfigMaps go when nothing else is said: the Node authorizer lets a kubelet read what its own Node names,
+    /// wherever that is; agents may read nothing but their own namespace.
+    #[must_use]
+    pub fn default_namespace(self) -> &'static str {
+        match self {
+            Self::Node => "kube-system",
+            Self::NodeConfig => AGENT_NAMESPACE,
+        }
+    }
+}
+
+/// The namespace of the node agents, and of the ConfigMaps that they may read.
+pub const AGENT_NAMESPACE: &str = "nodecfg-system";
+
+/// What is known about the binding, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindingCheck {
+    /// What holds.
+    pub binding: Binding,
+    /// How it is known.
+    pub evidence: BindingEvidence,
+}
+
+/// How it is known whether a server keeps `configSource`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindingEvidence {
+    /// A dry-run patch of this Node came back with the field, or without it.
+    DryRun(NodeName),
+    /// There is no Node to patch, or the dry run was refused; the server's version decides.
+    ServerVersion(String),
+    /// There is no Node to patch, or the dry run was refused, and the version is unreadable: taken as kept until the first
+    /// patch shows otherwise.
+    Assumed(String),
+}
+
+impl fmt::Display for BindingEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DryRun(node) => write!(f, "shown by a dry-run patch of node {node}"),
+            Self::ServerVersion(version) => write!(f, "as is known of API servers {version}"),
+            Self::Assumed(version) => write!(f, "an assumption: nothing could be tried, and {version:?} is no version"),
+        }
+    }
+}
 
 impl ClusterReader {
+    /// The same view, of a cluster whose assignments are carried so. `None`: finds out.
+    ///
+    /// A server that drops `Node.spec.configSource` leaves NodeConfigs. One that keeps it has the node binding, unless
+    /// there are NodeConfigs too: then somebody once decided for them, and going on with the Nodes would leave two
+    /// instructions for one kubelet. That is not guessed.
+    ///
+    /// # Errors
+    /// `FeatureDropped` when Nodes were asked for and the server drops the field; `DefinitionMissing` when it is
+    /// NodeConfigs and the server does not know them; `BindingUnclear`; every [`ClusterError`] of a request.
+    pub async fn bound(self, wanted: Option<Binding>) -> Result<Self, ClusterError> {
+        let binding = match wanted {
+            Some(Binding::NodeConfig) => Binding::NodeConfig,
+            Some(Binding::Node) => match self.check().await? {
+                (BindingCheck { binding: Binding::NodeConfig, .. }, Some(node)) => {
+                    let operation = Operation::on(Verb::Patch, Resource::Nodes, None, node.as_str());
+                    return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
+                }
+                // Nothing to drop it from.
+                _ => Binding::Node,
+            },
+            None => self.check().await?.0.binding,
+        };
+        let operation = Operation::on_all(Verb::List, Resource::NodeConfigs, None);
+        let node_configs = || any(&self.transport, Collection::all(operation.clone()), |wire: WireMetadata| Some(wire));
+        match (binding, wanted) {
+            (Binding::NodeConfig, _) => {
+                node_configs().await?;
+            }
+            (Binding::Node, None) => match node_configs().await {
+                Ok(None) | Err(ClusterError::DefinitionMissing { .. }) => {}
+                // Who may not see them has none to do with.
+                Err(error @ (ClusterError::Forbidden { .. } | ClusterError::Unexpected { .. })) => {
+                    tracing::debug!("whether there are NodeConfigs is not known: {error}");
+                }
+                Ok(Some(_)) => return Err(ClusterError::BindingUnclear { operation: Box::new(operation) }),
+                Err(error) => return Err(error),
+            },
+            (Binding::Node, Some(_)) => {}
+        }
+        Ok(Self { binding, ..self })
+    }
+
+    /// Where the assignments of this cluster are.
+    #[must_use]
+    pub fn binding(&self) -> Binding {
+        self.binding
+    }
+
+    /// Finds out whether the server keeps the field, with any Node there is.
+    async fn check(&self) -> Result<(BindingCheck, Option<NodeName>), ClusterError> {
+        let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
+        let keep = |wire: WireMetadata| NodeName::new(wire.metadata.name).ok();
+        let node = any(&self.transport, nodes, keep).await?;
+        let version = self.server_version().await?;
+        let check = match &node {
+            Some(node) => self.check_binding(node, &version).await?,
+            None => by_version(&version),
+        };
+        let field = if check.binding == Binding::Node { "kept" } else { "dropped" };
+        tracing::info!("Node.spec.configSource is {field} by this API server, {}", check.evidence);
+        Ok((check, node))
+    }
+
     /// Patches a Node with a made-up source in a dry run and looks whether it comes back. API servers from 1.26 answer
     /// 200 and drop it. Where the dry run is refused (RBAC, an admission webhook without dry-run support, the Node gone),
     /// the version decides.
@@ -29,19 +153,15 @@ impl ClusterReader {
         match self.transport.call(&operation, &call, Whole::<WireNode>::new).await {
             Ok(answer) => {
                 let kept = answer.into_node(&LabelKeys::Only(Default::default())).and_then(|node| node.source);
-                let binding = if kept.is_some_and(|kept| kept.names_same(&probe)) {
-                    Binding::Supported
-                } else {
-                    Binding::Dropped
-                };
+                let binding =
+                    if kept.is_some_and(|kept| kept.names_same(&probe)) { Binding::Node } else { Binding::NodeConfig };
                 Ok(BindingCheck { binding, evidence: BindingEvidence::DryRun(node.clone()) })
             }
             Err(
                 error @ (ClusterError::Forbidden { .. } | ClusterError::Invalid { .. } | ClusterError::NotFound { .. }),
             ) => {
-                let check = by_version(version);
-                tracing::info!("{error}; whether configSource is kept is known from {}", check.evidence);
-                Ok(check)
+                tracing::info!("{error}; what the server's version says has to do");
+                Ok(by_version(version))
             }
             Err(error) => Err(error),
         }
@@ -53,9 +173,9 @@ impl ClusterReader {
 pub fn by_version(version: &ServerVersion) -> BindingCheck {
     let text = version.git_version.clone();
     match version.keeps_config_source() {
-        Some(true) => BindingCheck { binding: Binding::Supported, evidence: BindingEvidence::ServerVersion(text) },
-        Some(false) => BindingCheck { binding: Binding::Dropped, evidence: BindingEvidence::ServerVersion(text) },
-        None => BindingCheck { binding: Binding::Supported, evidence: BindingEvidence::Assumed(text) },
+        Some(true) => BindingCheck { binding: Binding::Node, evidence: BindingEvidence::ServerVersion(text) },
+        Some(false) => BindingCheck { binding: Binding::NodeConfig, evidence: BindingEvidence::ServerVersion(text) },
+        None => BindingCheck { binding: Binding::Node, evidence: BindingEvidence::Assumed(text) },
     }
 }
 
@@ -66,10 +186,10 @@ mod tests {
     #[test]
     fn the_version_decides_where_the_dry_run_may_not() {
         let check = |text: &str| by_version(&ServerVersion::read(text, "", ""));
-        assert_eq!(check("v1.25.9").binding, Binding::Supported);
-        assert_eq!(check("v1.26.0").binding, Binding::Dropped);
+        assert_eq!(check("v1.25.9").binding, Binding::Node);
+        assert_eq!(check("v1.26.0").binding, Binding::NodeConfig);
         let unreadable = check("v0.0.0-master+$Format:%H$");
-        assert_eq!(unreadable.binding, Binding::Supported);
+        assert_eq!(unreadable.binding, Binding::Node);
         assert!(matches!(unreadable.evidence, BindingEvidence::Assumed(_)));
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::binding::AGENT_NAMESPACE;
 use super::operation::{Operation, Resource};
 
 /// Why no connection to the server could be made.
@@ -74,6 +75,21 @@ pub enum ClusterError {
         operation: Box<Operation>,
         /// The namespace.
         namespace: String,
+    },
+    /// The server does not know the resource: its CustomResourceDefinition is not there.
+    #[error("cannot {operation}: this cluster has no {}", qualified(operation))]
+    DefinitionMissing {
+        /// What was to be done.
+        operation: Box<Operation>,
+    },
+    /// The server keeps `Node.spec.configSource`, and there are NodeConfigs too.
+    #[error(
+        "cannot tell where the assignments are: this API server keeps spec.configSource of Nodes, and there are \
+        NodeConfigs as well"
+    )]
+    BindingUnclear {
+        /// How the NodeConfigs were found.
+        operation: Box<Operation>,
     },
     /// The object does not exist.
     #[error("cannot {operation}: it does not exist")]
@@ -212,6 +228,8 @@ impl ClusterError {
             | Self::Unauthorized { operation, .. }
             | Self::Forbidden { operation, .. }
             | Self::NamespaceMissing { operation, .. }
+            | Self::DefinitionMissing { operation }
+            | Self::BindingUnclear { operation }
             | Self::NotFound { operation }
             | Self::AlreadyExists { operation }
             | Self::Conflict { operation, .. }
@@ -236,6 +254,8 @@ impl ClusterError {
             Self::Unauthorized { .. } => "cluster-unauthorized",
             Self::Forbidden { .. } => "cluster-forbidden",
             Self::NamespaceMissing { .. } => "namespace-missing",
+            Self::DefinitionMissing { .. } => "definition-missing",
+            Self::BindingUnclear { .. } => "binding-unclear",
             Self::NotFound { .. } => "object-missing",
             Self::AlreadyExists { .. } => "object-exists",
             Self::Conflict { .. } => "object-changed",
@@ -273,6 +293,19 @@ impl ClusterError {
                 kubectl create token <serviceaccount>), then check with: kubectl auth whoami"
                 .to_owned(),
             Self::Forbidden { operation, .. } => format!("grant it with this rule:\n{}", rbac_rule(operation)),
+            Self::NamespaceMissing { namespace, .. } if namespace == AGENT_NAMESPACE => {
+                "nodecfg install makes it, with the CustomResourceDefinition and the roles that belong to it: nodecfg install \
+                 --dry-run shows what that is. Or name another namespace in nodecfg.yaml under spec.namespace or with \
+                 --namespace"
+                    .to_owned()
+            }
+            Self::DefinitionMissing { .. } => "API servers from 1.26 on drop spec.configSource of Nodes, so the assignments are kept \
+                in NodeConfigs, which node agents follow. Install the definition, the roles and the agents with nodecfg \
+                install (--dry-run shows them), then run this again"
+                .to_owned(),
+            Self::BindingUnclear { .. } => "say --binding nodeconfig if node agents follow the NodeConfigs, or --binding node if the \
+                kubelets follow their Nodes; NodeConfigs that nobody needs any more can be deleted: kubectl get nodeconfigs"
+                .to_owned(),
             Self::NamespaceMissing { namespace, .. } => {
                 format!(
                     "create it (kubectl create namespace {namespace}), or name another one in nodecfg.yaml under \
@@ -302,8 +335,9 @@ impl ClusterError {
                     .to_owned()
             }
             Self::FeatureDropped { .. } => "API servers from 1.26 on accept Node.spec.configSource and silently drop it: \
-                Dynamic Kubelet Configuration was removed there, and from kubelets in 1.24. Nothing was changed. Use \
-                nodecfg with clusters up to 1.25 whose kubelets are 1.23 or older and run with --dynamic-config-dir"
+                Dynamic Kubelet Configuration was removed there, and from kubelets in 1.24. Nothing was changed. Leave out \
+                --binding, or say --binding nodeconfig: the assignments are then kept in NodeConfigs, which node agents follow \
+                (nodecfg install)"
                 .to_owned(),
             Self::ContentDiffers { operation, .. } => format!(
                 "A ConfigMap is named after the hash of its content, so somebody made or changed this one by hand, and \

@@ -9,7 +9,7 @@ use kube::client::AuthError;
 use serde::Deserialize;
 
 use super::error::{ClusterError, Unreachable};
-use super::operation::{Operation, Verb};
+use super::operation::{Operation, Resource, Verb};
 use super::retry::Setback;
 
 /// How one attempt failed.
@@ -142,6 +142,10 @@ fn of_status(operation: Box<Operation>, server: String, code: u16, status: Statu
         },
         404 if details.kind.as_deref() == Some("namespaces") => {
             ClusterError::NamespaceMissing { operation, namespace: details.name.unwrap_or_default() }
+        }
+        // Of an object that is not there the server names the object; of a resource that it does not know, nothing.
+        404 if operation.resource == Resource::NodeConfigs && details.name.is_none() => {
+            ClusterError::DefinitionMissing { operation }
         }
         404 if structured => ClusterError::NotFound { operation },
         409 if reason == "AlreadyExists" => ClusterError::AlreadyExists { operation },

@@ -49,6 +49,20 @@ impl Collection {
     }
 }
 
+/// Any one object of a collection, if there is one.
+///
+/// # Errors
+/// Every [`ClusterError`] of a request.
+pub(super) async fn any<W: DeserializeOwned, T>(
+    transport: &Transport,
+    collection: Collection,
+    keep: impl Fn(W) -> Option<T>,
+) -> Result<Option<T>, ClusterError> {
+    let call = Call::new(Method::GET, collection.uri("limit=1"));
+    let (items, _) = transport.call(&collection.operation, &call, || Page::new(&keep)).await?;
+    Ok(items.into_iter().next())
+}
+
 /// Reads a whole collection and its version. The versions of all pages are one, so the result is a consistent picture.
 ///
 /// # Errors

@@ -7,6 +7,8 @@
 pub mod agent;
 pub mod apply;
 pub mod binding;
+mod carrier;
+mod carrier_writer;
 pub mod connect;
 pub mod error;
 mod failure;
@@ -16,6 +18,8 @@ mod follow;
 mod items;
 pub mod lease;
 mod list;
+#[cfg(test)]
+mod nodeconfig_tests;
 pub mod observe;
 pub mod operation;
 pub mod permission;
@@ -30,6 +34,7 @@ mod wire;
 pub mod writer;
 
 pub use agent::AgentClient;
+pub use binding::Binding;
 pub use connect::ConnectError;
 pub use error::ClusterError;
 pub use lease::LockError;

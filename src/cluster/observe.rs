@@ -1,13 +1,14 @@
 //! One look at a cluster: everything that planning needs, in as few requests as it takes. With nothing to do that is one
-//! paged list of Nodes, one list of ConfigMaps' metadata, and two requests for what the server is and can do.
+//! paged list of Nodes (and one of what carries their assignments, where that is not the Nodes) and one list of ConfigMaps'
+//! metadata.
 
 use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
 use futures::stream;
 
-use super::{ClusterError, ClusterReader, Operation, Resource, Verb};
-use crate::observed::{Binding, ConfigMapKey, Observed};
+use super::{ClusterError, ClusterReader};
+use crate::observed::{ConfigMapKey, Observed};
 
 /// How many ConfigMaps are fetched at a time.
 const AT_A_TIME: usize = 8;
@@ -15,25 +16,13 @@ const AT_A_TIME: usize = 8;
 /// Looks at the cluster. `questions` says, from what the lists showed, which ConfigMaps must be fetched whole.
 ///
 /// # Errors
-/// Every [`ClusterError`] of a request; [`ClusterError::FeatureDropped`] when the server drops `configSource`.
+/// Every [`ClusterError`] of a request.
 pub async fn observe(
     reader: &ClusterReader,
     namespace: &str,
     questions: impl FnOnce(&Observed) -> BTreeSet<ConfigMapKey>,
 ) -> Result<Observed, ClusterError> {
     let mut observed = look(reader, Some(namespace)).await?;
-    if let Some(node) = observed.nodes.keys().next().cloned() {
-        let version = reader.server_version().await?;
-        let check = reader.check_binding(&node, &version).await?;
-        observed.server_version.clone_from(&version.git_version);
-        let dropped = check.binding == Binding::Dropped;
-        tracing::info!("configSource is {}, as shown by {}", if dropped { "dropped" } else { "kept" }, check.evidence);
-        observed.binding = Some(check);
-        if dropped {
-            let operation = Operation::on(Verb::Patch, Resource::Nodes, None, node.as_str());
-            return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
-        }
-    }
     let wanted = questions(&observed);
     let mut fetched = stream::iter(wanted)
         .map(|key| async move {
@@ -53,7 +42,7 @@ pub async fn observe(
 /// # Errors
 /// Every [`ClusterError`] of a request.
 pub async fn look(reader: &ClusterReader, namespace: Option<&str>) -> Result<Observed, ClusterError> {
-    let (nodes, resource_version) = reader.list_nodes().await?;
+    let (nodes, versions) = reader.list_nodes().await?;
     let named = nodes.iter().filter_map(|node| node.source.as_ref()?.config_map.as_ref());
     let namespaces: BTreeSet<&str> = match namespace {
         Some(namespace) => BTreeSet::from([namespace]),
@@ -69,7 +58,7 @@ pub async fn look(reader: &ClusterReader, namespace: Option<&str>) -> Result<Obs
     }
     Ok(Observed {
         nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
-        resource_version,
+        versions,
         config_maps: config_maps
             .into_iter()
             .map(|map| (ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() }, map))

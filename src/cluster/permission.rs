@@ -1,12 +1,14 @@
 //! Asks whether an operation is allowed before anything depends on it, so that a rollout does not find out half way. Every
 //! user may ask about themselves (RBAC's `system:basic-user`); the review is answered and stored nowhere.
 
+use futures::future::join_all;
 use http::Method;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::binding::Binding;
 use super::error::ClusterError;
-use super::operation::Operation;
+use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
 
@@ -25,7 +27,61 @@ struct ReviewStatus {
     allowed: bool,
 }
 
+/// What a rollout is going to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs<'a> {
+    /// Create ConfigMaps in this namespace.
+    pub config_maps_in: Option<&'a str>,
+    /// Assign, and read again what somebody else changed meanwhile.
+    pub assign: bool,
+    /// Watch nodes converge.
+    pub watch: bool,
+}
+
 impl ClusterReader {
+    /// Asks whether this user may do all that a rollout will have to.
+    ///
+    /// # Errors
+    /// As [`check_allowed`](Self::check_allowed), the first of them; the others are logged with their way out.
+    pub async fn check_all_allowed(&self, needs: Needs<'_>) -> Result<(), ClusterError> {
+        let answers = join_all(self.operations(needs).into_iter().map(|operation| self.check_allowed(operation))).await;
+        let mut refusals = answers.into_iter().filter_map(Result::err);
+        let Some(first) = refusals.next() else { return Ok(()) };
+        // The first is told as what ended the command; whoever has to grant it wants to know of all.
+        for other in refusals {
+            tracing::error!("{other}. {}", other.help());
+        }
+        Err(first)
+    }
+
+    fn operations(&self, needs: Needs<'_>) -> Vec<Operation> {
+        use Resource::{NodeConfigs, Nodes};
+        let mut operations = Vec::new();
+        if let Some(namespace) = needs.config_maps_in {
+            operations.push(Operation::on_all(Verb::Create, Resource::ConfigMaps, Some(namespace)));
+        }
+        let (assign, watch): (&[_], &[_]) = match self.binding {
+            Binding::Node => (&[(Verb::Patch, Nodes), (Verb::Get, Nodes)], &[Nodes]),
+            Binding::NodeConfig => (
+                &[
+                    (Verb::Patch, NodeConfigs),
+                    (Verb::Create, NodeConfigs),
+                    (Verb::Get, NodeConfigs),
+                    (Verb::Get, Nodes),
+                ],
+                &[NodeConfigs, Nodes],
+            ),
+        };
+        let everywhere = |verb, resource| Operation::on_all(verb, resource, None);
+        if needs.assign {
+            operations.extend(assign.iter().map(|(verb, resource)| everywhere(*verb, *resource)));
+        }
+        if needs.watch {
+            operations.extend(watch.iter().map(|resource| everywhere(Verb::Watch, *resource)));
+        }
+        operations
+    }
+
     /// Asks whether this user may do something. Where the server does not answer such questions, the operation itself
     /// will tell.
     ///

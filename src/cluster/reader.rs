@@ -1,11 +1,14 @@
 //! Reads a cluster. Nothing here changes it: no method sends anything but GET, and the dry-run patch of
 //! [`binding`](super::binding) stores nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 
+use super::binding::Binding;
+use super::carrier::{Carrier, WireNodeConfig, join};
 use super::error::ClusterError;
 use super::list::{Collection, list};
 use super::operation::{Operation, Resource, Verb};
@@ -14,7 +17,9 @@ use super::transport::{Call, Limits, Transport, Whole};
 pub use super::wire::LabelKeys;
 use super::wire::{WireConfigMap, WireMetadata, WireNode, WireVersion};
 use crate::names::NodeName;
-use crate::observed::{FetchedConfigMap, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, ServerVersion};
+use crate::observed::{
+    FetchedConfigMap, ListVersions, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, ServerVersion,
+};
 
 /// Asks for metadata only (meta/v1 `PartialObjectMetadataList`).
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -51,10 +56,11 @@ impl Default for ReaderOptions {
 pub struct ClusterReader {
     pub(super) transport: Transport,
     pub(super) label_keys: Arc<LabelKeys>,
+    pub(super) binding: Binding,
 }
 
 impl ClusterReader {
-    /// A reader over a client. The client must not retry by itself; those that [`connect`](super::connect) makes do not.
+    /// A reader over a client, of assignments that Nodes carry; see [`bound`](Self::bound). The client must not retry by itself; those that [`connect`](super::connect) makes do not.
     /// `server` is the address that errors name.
     #[must_use]
     pub fn new(client: kube::Client, server: &str, options: ReaderOptions) -> Self {
@@ -62,19 +68,20 @@ impl ClusterReader {
         Self {
             transport: Transport::new(client, server, options.retry, limits, options.seed),
             label_keys: Arc::new(options.label_keys),
+            binding: Binding::default(),
         }
     }
 
     /// The same view, giving each request this long with all its retries.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
-        Self { transport: self.transport.within(patience), label_keys: Arc::clone(&self.label_keys) }
+        Self { transport: self.transport.within(patience), ..self.clone() }
     }
 
     /// The same view, keeping other labels of Nodes.
     #[must_use]
     pub fn keeping(&self, label_keys: LabelKeys) -> Self {
-        Self { transport: self.transport.clone(), label_keys: Arc::new(label_keys) }
+        Self { label_keys: Arc::new(label_keys), ..self.clone() }
     }
 
     /// Address of the server.
@@ -93,24 +100,56 @@ impl ClusterReader {
         Ok(ServerVersion::read(&version.git_version, &version.major, &version.minor))
     }
 
-    /// Every Node, in the server's order, and the version of the list. Read in pages; a page is never held whole.
+    /// Every Node with what is assigned to it, in the server's order, and the versions of the lists. Read in pages; a page is
+    /// never held whole.
     ///
     /// # Errors
     /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
-    pub async fn list_nodes(&self) -> Result<(Vec<Node>, String), ClusterError> {
+    pub async fn list_nodes(&self) -> Result<(Vec<Node>, ListVersions), ClusterError> {
         let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
         let keys = &*self.label_keys;
-        list(&self.transport, &nodes, "application/json", |wire: WireNode| wire.into_node(keys)).await
+        let (nodes, version) =
+            list(&self.transport, &nodes, "application/json", |wire: WireNode| wire.into_node(keys)).await?;
+        if self.binding == Binding::Node {
+            return Ok((nodes, ListVersions { nodes: version, carriers: None }));
+        }
+        // Afterwards, so that a NodeConfig is missed rather than a Node that it stands for.
+        let carriers = Collection::all(Operation::on_all(Verb::List, Resource::NodeConfigs, None));
+        let (carriers, carriers_version) =
+            list(&self.transport, &carriers, "application/json", WireNodeConfig::into_carrier).await?;
+        let mut carriers: BTreeMap<NodeName, Carrier> =
+            carriers.into_iter().map(|carrier| (carrier.name.clone(), carrier)).collect();
+        let now = self.transport.server_time();
+        let whole = |node: Node| {
+            let carrier = carriers.remove(&node.name);
+            join(node, carrier.as_ref(), now)
+        };
+        let nodes = nodes.into_iter().map(whole).collect();
+        Ok((nodes, ListVersions { nodes: version, carriers: Some(carriers_version) }))
     }
 
-    /// One Node, or `None` when there is none of this name.
+    /// One Node with what is assigned to it, or `None` when there is none of this name.
     ///
     /// # Errors
     /// Every [`ClusterError`] of a request but `NotFound`.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, name.as_str());
         let wire: Option<WireNode> = found(self.get(&operation).await)?;
-        Ok(wire.and_then(|wire| wire.into_node(&self.label_keys)))
+        let node = wire.and_then(|wire| wire.into_node(&self.label_keys));
+        Ok(match (node, self.binding) {
+            (Some(node), Binding::NodeConfig) => {
+                let carrier = self.carrier(name).await?;
+                Some(join(node, carrier.as_ref(), self.transport.server_time()))
+            }
+            (node, _) => node,
+        })
+    }
+
+    /// The NodeConfig of this name.
+    pub(super) async fn carrier(&self, name: &NodeName) -> Result<Option<Carrier>, ClusterError> {
+        let operation = Operation::on(Verb::Get, Resource::NodeConfigs, None, name.as_str());
+        let wire: Option<WireNodeConfig> = found(self.get(&operation).await)?;
+        Ok(wire.and_then(WireNodeConfig::into_carrier))
     }
 
     /// Metadata of the ConfigMaps in a namespace that carry nodecfg's label, of every fleet. A namespace that does not

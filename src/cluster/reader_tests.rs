@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::cluster::binding::{Binding, BindingEvidence};
 use crate::cluster::fake::{Reply, node, nodes, options, reader, replying, serving, status};
-use crate::observed::{Binding, BindingEvidence};
 
 fn names(nodes: &[Node]) -> Vec<&str> {
     nodes.iter().map(|node| node.name.as_str()).collect()
@@ -17,7 +17,7 @@ async fn pages_are_read_to_the_end() {
     let (reader, log) =
         reader(vec![Reply::Json(200, nodes(&["a", "b"], 7, "to/ken=")), Reply::Json(200, nodes(&["c"], 7, ""))]);
     let (all, version) = reader.list_nodes().await.expect("a list");
-    assert_eq!((names(&all), version.as_str()), (vec!["a", "b", "c"], "7"));
+    assert_eq!((names(&all), version.nodes.as_str()), (vec!["a", "b", "c"], "7"));
     assert_eq!(log.lines(), ["GET /api/v1/nodes?limit=250", "GET /api/v1/nodes?limit=250&continue=to%2Fken%3D"]);
     let agent = log.all()[0].headers[http::header::USER_AGENT].to_str().expect("text").to_owned();
     assert!(agent.starts_with("nodecfg/"), "{agent}");
@@ -29,7 +29,7 @@ async fn an_expired_continuation_begins_the_list_anew() {
     let (reader, log) =
         reader(vec![Reply::Json(200, nodes(&["a", "b"], 7, "t")), expired(), Reply::Json(200, nodes(&["a"], 9, ""))]);
     let (all, version) = reader.list_nodes().await.expect("a list");
-    assert_eq!((names(&all), version.as_str()), (vec!["a"], "9"));
+    assert_eq!((names(&all), version.nodes.as_str()), (vec!["a"], "9"));
     assert_eq!(log.all().len(), 3);
 
     let mut page = false;
@@ -165,10 +165,10 @@ async fn the_binding_is_what_comes_back_from_a_dry_run() {
         status(403, "Forbidden", message, json!({})),
     ]);
     let check = reader.check_binding(&name, &version).await.expect("an answer");
-    assert_eq!((check.binding, check.evidence), (Binding::Supported, BindingEvidence::DryRun(name.clone())));
-    assert_eq!(reader.check_binding(&name, &version).await.expect("an answer").binding, Binding::Dropped);
+    assert_eq!((check.binding, check.evidence), (Binding::Node, BindingEvidence::DryRun(name.clone())));
+    assert_eq!(reader.check_binding(&name, &version).await.expect("an answer").binding, Binding::NodeConfig);
     let check = reader.check_binding(&name, &version).await.expect("an answer");
-    assert_eq!(check.binding, Binding::Supported);
+    assert_eq!(check.binding, Binding::Node);
     assert_eq!(check.evidence, BindingEvidence::ServerVersion("v1.25.1".to_owned()));
     assert!(log.lines().iter().all(|line| line == "PATCH /api/v1/nodes/a?dryRun=All&fieldManager=nodecfg"));
 }

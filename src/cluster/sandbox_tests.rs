@@ -1,6 +1,6 @@
 //! The cluster layer against the embedded API server, in both of its characters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use futures::StreamExt;
 use json_patch::Patch;
 use serde_json::{Value, json};
 
+use super::binding::{Binding, BindingEvidence};
 use super::fake::options;
 use super::lease::{self, HeldLock, LockError, LockOptions};
 use super::writer::{ConfigMapSpec, Created, NodeNotice};
@@ -15,7 +16,6 @@ use super::{ClusterError, ClusterReader, ClusterWriter, LabelKeys, NodeEvent};
 use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::desired::ContentHash;
 use crate::names::{FleetName, NodeName, PoolName};
-use crate::observed::{Binding, BindingEvidence};
 use crate::sandbox::api::{Api, ApiOptions, Character};
 
 fn cluster(character: Character, nodes: usize) -> (Api, ClusterReader) {
@@ -70,13 +70,13 @@ async fn lists_come_whole_and_with_the_labels_that_are_wanted() {
     let reader = reader.keeping(LabelKeys::Only(BTreeSet::from(["pool".to_owned()])));
     let (nodes, version) = reader.list_nodes().await.expect("a list");
     assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<BTreeSet<_>>().len(), 601);
-    assert_eq!(version, api.revision().to_string());
+    assert_eq!(version.nodes, api.revision().to_string());
     assert!(nodes.iter().all(|node| node.labels.keys().eq(["pool"])));
 }
 
 #[tokio::test]
 async fn the_binding_by_dry_run_and_by_version() {
-    for (character, binding) in [(Character::V1_21, Binding::Supported), (Character::V1_36, Binding::Dropped)] {
+    for (character, binding) in [(Character::V1_21, Binding::Node), (Character::V1_36, Binding::NodeConfig)] {
         let (api, reader) = cluster(character, 1);
         let version = reader.server_version().await.expect("a version");
         let before = api.revision();
@@ -116,7 +116,7 @@ async fn patches_hold_only_where_their_precondition_does() {
     let (writer, _held) = writer(&reader).await;
     let node = name("n0000");
     let patched = writer.patch_node(&node, &assign(Value::Null, "a")).await.expect("assigned");
-    assert_eq!(patched.source, Some(ConfigSource::config_map("kube-system", "a", KUBELET_KEY)));
+    assert_eq!(patched, Some(ConfigSource::config_map("kube-system", "a", KUBELET_KEY)));
     let error = writer.patch_node(&node, &assign(Value::Null, "b")).await.expect_err("assigned already");
     assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     let error = writer.patch_node(&name("gone"), &assign(Value::Null, "b")).await.expect_err("no node");
@@ -126,7 +126,7 @@ async fn patches_hold_only_where_their_precondition_does() {
     let error = writer.patch_node(&node, &bad).await.expect_err("an empty source");
     assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
     let reset = serde_json::from_value(json!([{"op": "remove", "path": "/spec/configSource"}])).expect("a patch");
-    assert_eq!(writer.patch_node(&node, &reset).await.expect("reset").source, None);
+    assert_eq!(writer.patch_node(&node, &reset).await.expect("reset"), None);
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn the_watch_sees_changes_and_survives_forgotten_history() {
     let (api, reader) = cluster(Character::V1_21, 2);
     let (writer, _held) = writer(&reader).await;
     let (_, version) = reader.list_nodes().await.expect("a list");
-    let mut events = pin!(reader.watch_nodes(&version));
+    let mut events = pin!(reader.watch_nodes(&BTreeMap::new(), &version));
     let mut next = async || {
         let event = tokio::time::timeout(Duration::from_secs(5), events.next()).await.expect("in time");
         event.expect("open").expect("no error")
@@ -203,7 +203,7 @@ async fn the_watch_sees_changes_and_survives_forgotten_history() {
     // A watch from a version that is gone lists anew, once, and goes on.
     writer.patch_node(&name("n0000"), &assign(Value::Null, "a")).await.expect("assigned");
     api.forget_history();
-    let mut late = pin!(reader.watch_nodes(&version));
+    let mut late = pin!(reader.watch_nodes(&BTreeMap::new(), &version));
     let first = tokio::time::timeout(Duration::from_secs(5), late.next()).await.expect("in time");
     let Some(Ok(NodeEvent::Relisted(nodes))) = first else { panic!("{first:?}") };
     assert!(nodes.iter().all(|node| node.source.is_some()));

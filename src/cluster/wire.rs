@@ -14,7 +14,7 @@ use crate::kubelet::pod_range::PodRange;
 use crate::names::{FleetName, NodeName, PoolName};
 use crate::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, KubeletVersion,
-    ManagedConfigMap, Node, Readiness,
+    ManagedConfigMap, Node, NodeHalf, Readiness,
 };
 
 /// Which labels of Nodes are kept.
@@ -117,12 +117,13 @@ impl WireNode {
     /// The Node with the labels that are wanted. `None`: its name is none, which no API server sends.
     pub(super) fn into_node(self, keys: &LabelKeys) -> Option<Node> {
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
+        let kubelet_version = status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version));
         let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == "Ready");
         Some(Node {
             name: NodeName::new(self.metadata.name).ok()?,
             uid: self.metadata.uid,
             labels: keys.filter(self.metadata.labels.unwrap_or_default()),
-            kubelet_version: status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version)),
+            kubelet_version,
             pod_range: spec.pod_cidr.as_deref().and_then(PodRange::parse),
             ready: match ready.as_ref().map(|condition| condition.status.as_str()) {
                 Some("True") => Readiness::Ready,
@@ -131,7 +132,7 @@ impl WireNode {
             },
             deleting: self.metadata.deletion_timestamp.is_some(),
             source: spec.config_source,
-            reports_config: status.config.is_some(),
+            half: NodeHalf::of_kubelet(kubelet_version, status.config.is_some()),
             status: status.config.unwrap_or_default(),
         })
     }

@@ -12,24 +12,25 @@ use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
 use serde_json::json;
 
+use super::binding::Binding;
 use super::error::ClusterError;
 use super::lease::{HeldLock, LockView};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
 use super::wire::{Anything, WireConfigMap, WireNode};
-use crate::contract::KUBELET_KEY;
+use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::desired::ContentHash;
 use crate::names::{CommitId, FleetName, NodeName, PoolName};
 use crate::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, MANAGED_BY_LABEL,
-    MANAGER, Node, PATH_ANNOTATION,
+    MANAGER, PATH_ANNOTATION,
 };
 
 /// Names nodecfg in managedFields.
-const FIELD_MANAGER: &str = "nodecfg";
+pub(super) const FIELD_MANAGER: &str = "nodecfg";
 /// Where a patch sets the source.
-const CONFIG_SOURCE: &str = "/spec/configSource";
+pub(super) const CONFIG_SOURCE: &str = "/spec/configSource";
 /// Events about Nodes live here, since Nodes have no namespace.
 pub(super) const EVENT_NAMESPACE: &str = "default";
 /// Who the events of a rollout are from.
@@ -87,7 +88,7 @@ pub struct NodeNotice {
 /// A view of a cluster that may write. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ClusterWriter {
-    reader: ClusterReader,
+    pub(super) reader: ClusterReader,
     lock: LockView,
     events_failed: Arc<AtomicBool>,
 }
@@ -131,17 +132,36 @@ impl ClusterWriter {
         }
     }
 
-    /// Applies a JSON Patch to a Node and returns the Node as it then is.
+    /// Applies a JSON Patch to what carries the assignment of a Node, and returns the `configSource` that it then has.
     ///
     /// A patch carries its precondition as `test`. When an answer is lost and the patch is sent again, its own first effect
     /// may fail that test: `PreconditionFailed` means "read the Node again", not "somebody else was here".
     ///
     /// # Errors
-    /// `PreconditionFailed`, `NotFound`, `FeatureDropped` when the source that was set is not in the Node that came back,
-    /// `LockLost`, and every [`ClusterError`] of a request.
-    pub async fn patch_node(&self, name: &NodeName, patch: &Patch) -> Result<Node, ClusterError> {
-        let operation = Operation::on(Verb::Patch, Resource::Nodes, None, name.as_str());
+    /// `PreconditionFailed`, `NotFound`, `FeatureDropped` when the source that was set is not in what came back, `LockLost`,
+    /// and every [`ClusterError`] of a request.
+    pub async fn patch_node(&self, name: &NodeName, patch: &Patch) -> Result<Option<ConfigSource>, ClusterError> {
+        let resource = match self.reader.binding {
+            Binding::Node => Resource::Nodes,
+            Binding::NodeConfig => Resource::NodeConfigs,
+        };
+        let operation = Operation::on(Verb::Patch, resource, None, name.as_str());
         self.lock.check(&operation)?;
+        let source = match self.reader.binding {
+            Binding::Node => self.patch_node_itself(&operation, patch).await?,
+            Binding::NodeConfig => self.patch_node_config(name, patch).await?,
+        };
+        if sets_source(patch) && source.is_none() {
+            return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
+        }
+        Ok(source)
+    }
+
+    async fn patch_node_itself(
+        &self,
+        operation: &Operation,
+        patch: &Patch,
+    ) -> Result<Option<ConfigSource>, ClusterError> {
         let unexpected = |message: &str| ClusterError::Unexpected {
             operation: Box::new(operation.clone()),
             message: message.to_owned(),
@@ -149,12 +169,9 @@ impl ClusterWriter {
         let body = serde_json::to_vec(patch).map_err(|_| unexpected("the patch cannot be written as JSON"))?;
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", body);
-        let wire = self.reader.transport.call(&operation, &call, Whole::<WireNode>::new).await?;
+        let wire = self.reader.transport.call(operation, &call, Whole::<WireNode>::new).await?;
         let node = wire.into_node(&self.reader.label_keys).ok_or_else(|| unexpected("the answer is not a Node"))?;
-        if sets_source(patch) && node.source.is_none() {
-            return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
-        }
-        Ok(node)
+        Ok(node.source)
     }
 
     /// Writes an event about a Node, as the kubelet writes its own. Best effort: sent once, and a failure is logged, the

@@ -143,7 +143,7 @@ mod over_the_wire {
             writer(vec![Reply::Json(200, kept), Reply::Json(200, node("n1", 3)), Reply::Reset, rejected(), invalid])
                 .await;
         let patched = writer.patch_node(&name, &set()).await.expect("kept");
-        assert_eq!(patched.source.map(|source| source.to_string()).as_deref(), Some("y/x"));
+        assert_eq!(patched.map(|source| source.to_string()).as_deref(), Some("y/x"));
         let error = writer.patch_node(&name, &set()).await.expect_err("dropped");
         assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
         assert!(error.help().contains("1.26"));

@@ -34,18 +34,23 @@ pub const PATH_ANNOTATION: &str = "nodecfg.dev/path";
 /// Everything that one look at a cluster found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// The server's own name of its version, such as `v1.21.14-eks-18ef993`.
-    pub server_version: String,
-    /// Whether the server keeps `configSource`, and how that is known; unset when nobody asked.
-    pub binding: Option<BindingCheck>,
     /// Every Node by name.
     pub nodes: BTreeMap<NodeName, Node>,
     /// The ConfigMaps of one namespace that carry nodecfg's label. Metadata only.
     pub config_maps: BTreeMap<ConfigMapKey, ManagedConfigMap>,
-    /// The version of the list of Nodes; a watch goes on from here.
-    pub resource_version: String,
+    /// The versions of the lists that the Nodes are from; a watch goes on from here.
+    pub versions: ListVersions,
     /// ConfigMaps that were fetched whole. `None`: it does not exist.
     pub contents: BTreeMap<ConfigMapKey, Option<FetchedConfigMap>>,
+}
+
+/// The versions of lists, each as the server calls it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListVersions {
+    /// Of the list of Nodes.
+    pub nodes: String,
+    /// Of the list of what carries the assignments, where that is not the Nodes.
+    pub carriers: Option<String>,
 }
 
 /// Namespace and name of a ConfigMap.
@@ -96,9 +101,8 @@ pub struct Node {
     pub source: Option<ConfigSource>,
     /// `status.config`: what is so.
     pub status: ConfigStatus,
-    /// Whether `status.config` is there at all. A kubelet 1.11 to 1.23 with `--dynamic-config-dir` writes it, be it empty,
-    /// as soon as it starts (recorded); without the flag it never does.
-    pub reports_config: bool,
+    /// Whether its half of the contract follows `source`.
+    pub half: NodeHalf,
 }
 
 impl Node {
@@ -115,14 +119,46 @@ impl Node {
             deleting: false,
             source: None,
             status: ConfigStatus::default(),
-            reports_config: false,
+            half: NodeHalf::KubeletSilent,
         }
     }
 
-    /// Whether its kubelet follows `configSource`, as far as can be seen: the version can, and the feature is in use.
+    /// Whether it follows `configSource`, as far as can be seen.
     #[must_use]
     pub fn follows_config_source(&self) -> bool {
-        self.reports_config && self.kubelet_version.as_ref().is_none_or(KubeletVersion::has_dynamic_config)
+        self.half == NodeHalf::Follows
+    }
+}
+
+/// Whether the node's half of the contract follows what the node is pointed at, as far as can be seen, and why not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum NodeHalf {
+    /// It does; or nothing speaks against it, as long as nothing is assigned that it could answer to.
+    Follows,
+    /// The kubelet would have to, and cannot.
+    KubeletUnable {
+        /// What it reports as its version.
+        version: KubeletVersion,
+    },
+    /// The kubelet would have to, and says nothing. A kubelet 1.11 to 1.23 with `--dynamic-config-dir` writes
+    /// `status.config`, be it empty, as soon as it starts (recorded); without the flag it never does.
+    KubeletSilent,
+    /// The node agent would have to, and has never said anything, though it has had the time to.
+    AgentSilent,
+    /// What the assignment would be written to belongs to an earlier Node of this name and is about to go away.
+    Outlived,
+}
+
+impl NodeHalf {
+    /// Whether a kubelet of this version does, that reports `status.config` or not.
+    #[must_use]
+    pub fn of_kubelet(version: Option<KubeletVersion>, reports: bool) -> Self {
+        match version {
+            Some(version) if !version.has_dynamic_config() => Self::KubeletUnable { version },
+            _ if reports => Self::Follows,
+            _ => Self::KubeletSilent,
+        }
     }
 }
 
@@ -219,53 +255,6 @@ impl FetchedConfigMap {
     #[must_use]
     pub fn holds_exactly(&self, key: &str, text: &str) -> bool {
         self.binary_keys.is_empty() && self.data.len() == 1 && self.text(key) == Some(text)
-    }
-}
-
-/// Whether an API server keeps `Node.spec.configSource`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Binding {
-    /// It keeps the field (API servers before 1.26).
-    Supported,
-    /// It answers 200 and drops the field (API servers from 1.26).
-    Dropped,
-}
-
-/// What is known about the binding, and how.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BindingCheck {
-    /// What holds.
-    pub binding: Binding,
-    /// How it is known.
-    pub evidence: BindingEvidence,
-}
-
-/// How it is known whether a server keeps `configSource`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum BindingEvidence {
-    /// A dry-run patch of this Node came back with the field, or without it.
-    DryRun(NodeName),
-    /// The dry run was refused; the server's version decides.
-    ServerVersion(String),
-    /// The dry run was refused and the version is unreadable: taken as supported until the first patch shows otherwise.
-    Assumed(String),
-}
-
-impl fmt::Display for BindingEvidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DryRun(node) => write!(f, "a dry-run patch of node {node}"),
-            Self::ServerVersion(version) => {
-                write!(f, "the server's version {version}, since a dry-run patch of a node is refused")
-            }
-            Self::Assumed(version) => write!(
-                f,
-                "an assumption: a dry-run patch of a node is refused and the server's version {version:?} is unreadable"
-            ),
-        }
     }
 }
 

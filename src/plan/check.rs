@@ -207,7 +207,7 @@ impl Checker<'_> {
         let (from, deleting) = (node.source.clone(), node.deleting);
         let able = node.follows_config_source();
         self.require(!deleting, &subject, "is being deleted");
-        self.require(able, &subject, "its kubelet cannot do it");
+        self.require(able, &subject, "nothing on it would follow");
         self.require(step.from == from, &subject, "does not start from what was observed");
         self.require(step.was_ready == ready, &subject, "its readiness is misstated");
         self.require(!step.available || ready, &subject, "is not Ready and called available");

@@ -9,7 +9,7 @@ use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::contract::ConfigSource;
 use crate::judge::{Patience, Target, Verdict, Waiting, judge};
 use crate::names::FleetName;
-use crate::observed::{Node, Readiness};
+use crate::observed::{Node, NodeHalf, Readiness};
 
 /// What is to be done with a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,13 +104,12 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
     if assigned && verdict == Verdict::Converged {
         return leave(Why::Converged);
     }
-    if let Some(version) = &node.kubelet_version
-        && !version.has_dynamic_config()
-    {
-        return leave(Why::Unsupported { version: *version });
-    }
-    if !node.reports_config {
-        return leave(Why::NoDynamicConfig);
+    match node.half {
+        NodeHalf::Follows => {}
+        NodeHalf::KubeletUnable { version } => return leave(Why::Unsupported { version }),
+        NodeHalf::KubeletSilent => return leave(Why::NoDynamicConfig),
+        NodeHalf::AgentSilent => return leave(Why::AgentSilent),
+        NodeHalf::Outlived => return leave(Why::Outlived),
     }
     if assigned {
         return match verdict {
@@ -142,7 +141,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
 }
 
 /// Invariant 4: a node is available while it is Ready and neither in transition nor failed, with respect to whatever it
-/// points at. A node whose kubelet does not follow what it points at is in no transition; nor is one that cannot fetch it:
+/// points at. A node that does not follow what it points at is in no transition; nor is one that cannot fetch it:
 /// it goes on running what it has (recorded when a ConfigMap in use is deleted).
 #[must_use]
 pub fn is_available(node: &Node) -> bool {

@@ -10,7 +10,9 @@ use crate::desired::{
 use crate::document::Document;
 use crate::finding::{Gate, Place};
 use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::{ConfigMapKey, FetchedConfigMap, KubeletVersion, ManagedConfigMap, Node, Observed, Readiness};
+use crate::observed::{
+    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeHalf, Observed, Readiness,
+};
 use crate::plan::Options;
 
 pub(crate) fn fleet() -> FleetName {
@@ -85,9 +87,15 @@ pub(crate) fn node(name: &str, pool: &str) -> Node {
         labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_owned())]),
         kubelet_version: KubeletVersion::parse("v1.21.14"),
         ready: Readiness::Ready,
-        reports_config: true,
+        half: NodeHalf::Follows,
         ..Node::named(node_name(name))
     }
+}
+
+/// The node, with a kubelet of this version that has to follow it.
+pub(crate) fn of_version(node: Node, version: &str) -> Node {
+    let kubelet_version = KubeletVersion::parse(version);
+    Node { kubelet_version, half: NodeHalf::of_kubelet(kubelet_version, true), ..node }
 }
 
 /// As the kubelet reports a source that it took.
@@ -122,9 +130,8 @@ pub(crate) fn source(name: &str) -> ConfigSource {
 
 pub(crate) fn observed(nodes: impl IntoIterator<Item = Node>) -> Observed {
     Observed {
-        server_version: "v1.21.14".to_owned(),
         nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
-        resource_version: "1".to_owned(),
+        versions: ListVersions { nodes: "1".to_owned(), carriers: None },
         ..Observed::default()
     }
 }

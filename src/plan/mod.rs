@@ -250,6 +250,10 @@ pub enum Why {
     /// Its kubelet could do it by its version, but does not report `status.config`: it runs without
     /// `--dynamic-config-dir`, or has only just started.
     NoDynamicConfig,
+    /// No node agent has ever reported on what is assigned to it: none runs there.
+    AgentSilent,
+    /// What its assignment would be written to belongs to an earlier Node of its name, and is about to be removed.
+    Outlived,
     /// Its kubelet, which is another than when the plan was made, would refuse the configuration.
     WouldRefuse {
         /// The version of the kubelet.
@@ -273,7 +277,12 @@ impl Why {
     pub fn is_blocked(&self) -> bool {
         matches!(
             self,
-            Self::Conflict { .. } | Self::Unsupported { .. } | Self::NoDynamicConfig | Self::WouldRefuse { .. }
+            Self::Conflict { .. }
+                | Self::Unsupported { .. }
+                | Self::NoDynamicConfig
+                | Self::AgentSilent
+                | Self::Outlived
+                | Self::WouldRefuse { .. }
         )
     }
 }

@@ -4,15 +4,15 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::fixtures::{
-    canary, desired, fetched, namespace, node, observed, on, options, policy, pool, refusing, rendered, source,
-    with_config_map,
+    canary, desired, fetched, namespace, node, observed, of_version, on, options, policy, pool, refusing, rendered,
+    source, with_config_map,
 };
 use super::{Action, Plan, check, make};
 use crate::contract::error_text;
 use crate::desired::{Desired, PoolTarget};
 use crate::judge::Target;
 use crate::kubelet::risk::Class;
-use crate::observed::{KubeletVersion, Node, Observed, Readiness};
+use crate::observed::{Node, Observed, Readiness};
 
 /// What a node may be found doing.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ fn build(index: usize, (state, ready, pool): (State, bool, u8)) -> Node {
         State::RefusesTarget => refusing(node, &new, error_text::VALIDATE),
         State::RefusesOld => refusing(node, &old, error_text::LOAD),
         State::Foreign => on(node, &source("somebody-elses")),
-        State::TooNew => Node { kubelet_version: KubeletVersion::parse("v1.30.0"), ..node },
+        State::TooNew => of_version(node, "v1.30.0"),
         State::Deleting => Node { deleting: true, ..node },
     }
 }

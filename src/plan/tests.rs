@@ -1,13 +1,13 @@
 //! Planning, case by case.
 
 use super::fixtures::{
-    canary, desired, fetched, fleet, managed, node, node_name, observed, on, options, policy, pool, pool_name,
-    refusing, rendered, source, with_config_map,
+    canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, policy, pool,
+    pool_name, refusing, rendered, source, with_config_map,
 };
 use super::{Action, Owner, Plan, Problem, WaveKind, Why, check, make, questions};
 use crate::contract::{ConfigSource, error_text};
 use crate::desired::{Desired, LabelSelector, PoolTarget};
-use crate::observed::{ConfigMapKey, KubeletVersion, Node, Observed, Readiness};
+use crate::observed::{ConfigMapKey, Node, NodeHalf, Observed, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
@@ -209,7 +209,7 @@ fn our_own_config_map_made_again_by_hand_is_ours() {
 #[test]
 fn kubelets_that_cannot_do_it_are_reported_and_left_alone() {
     let at = |version: &str| {
-        let node = Node { kubelet_version: KubeletVersion::parse(version), ..node("n1", "a") };
+        let node = of_version(node("n1", "a"), version);
         planned(&desired([pool("a", 64, policy(1))]), &observed([node]))
     };
     for version in ["v1.10.13", "v1.24.0", "v1.36.2"] {
@@ -223,10 +223,15 @@ fn kubelets_that_cannot_do_it_are_reported_and_left_alone() {
 #[test]
 fn kubelets_without_the_feature_are_reported_and_left_alone() {
     // As a kubelet without --dynamic-config-dir leaves its Node: no status.config at all.
-    let without = Node { reports_config: false, ..node("n1", "a") };
+    let without = Node { half: NodeHalf::KubeletSilent, ..node("n1", "a") };
     let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([without.clone(), node("n2", "a")]));
     assert_eq!(why(&plan, "n1"), &Why::NoDynamicConfig);
     assert_eq!(plan.counts().blocked, 1);
+    for (half, expected) in [(NodeHalf::AgentSilent, Why::AgentSilent), (NodeHalf::Outlived, Why::Outlived)] {
+        let silent = Node { half, ..without.clone() };
+        let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([silent, node("n2", "a")]));
+        assert_eq!((why(&plan, "n1"), plan.counts().blocked), (&expected, 1));
+    }
     // Pointing at something that nobody follows is no transition: it takes nothing of the budget.
     let pointing = Node { source: Some(source("x")), ..without };
     let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([pointing, node("n2", "a")]));

@@ -1,14 +1,14 @@
 //! What planning says of configurations that kubelets refuse.
 
 use super::fixtures::{
-    desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, with_config_map,
+    desired, namespace, node, node_name, observed, of_version, on, options, policy, pool, pool_name, with_config_map,
 };
 use super::{Action, Decision, Plan, Problem, Why, make, redecide};
 use crate::desired::{Desired, Pool, PoolTarget};
 use crate::document::Document;
 use crate::finding::{Gate, Severity};
 use crate::kubelet::Minor;
-use crate::observed::{KubeletVersion, Node, Observed};
+use crate::observed::{Node, Observed};
 
 /// A pool of one node a time, with this beside the header of its configuration.
 fn pool_with(text: &str) -> Pool {
@@ -23,7 +23,7 @@ fn pool_with(text: &str) -> Pool {
 }
 
 fn node_of(name: &str, version: &str) -> Node {
-    Node { kubelet_version: KubeletVersion::parse(version), ..node(name, "gpu") }
+    of_version(node(name, "gpu"), version)
 }
 
 fn problems(desired: &Desired, cluster: &Observed) -> Vec<Problem> {

@@ -49,6 +49,17 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             causes: &["the node was upgraded to 1.24 or later, where the feature was removed"],
             look_at: "`kubectl get nodes`: the VERSION column".to_owned(),
         }),
+        Why::AgentSilent => Some(Explanation {
+            meaning: "nothing on the node follows its NodeConfig, so an assignment would only run into its timeout",
+            causes: &[
+                "the node agent is not installed: `nodecfg install` shows how",
+                "the agent does not run there: a taint that its DaemonSet does not tolerate, an image that cannot be pulled",
+                "the agent may not write the status of its NodeConfig",
+            ],
+            look_at: format!(
+                "the agent on {node}: `kubectl get pods -n nodecfg-system -o wide`, or `journalctl -u nodecfg-agent`"
+            ),
+        }),
         _ => None,
     }
 }

@@ -5,6 +5,7 @@
 
 use std::io;
 
+pub mod agent_status;
 pub mod bars;
 pub mod codes;
 pub mod disruption;

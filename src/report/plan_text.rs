@@ -303,6 +303,14 @@ pub fn reason(why: &Why) -> String {
             "its kubelet reports no status.config: it runs without --dynamic-config-dir, or has only just started"
                 .to_owned()
         }
+        Why::AgentSilent => {
+            "no node agent has ever reported from it; install the agent (nodecfg install --agent …), or look why \
+            it does not run there"
+                .to_owned()
+        }
+        Why::Outlived => {
+            "its NodeConfig is that of an earlier node of this name, and about to be removed; run this again".to_owned()
+        }
         Why::Deleting => "the node is being deleted".to_owned(),
     }
 }

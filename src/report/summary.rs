@@ -119,6 +119,7 @@ pub fn state(end: &End) -> String {
         End::LeftAlone { why: Why::Unsupported { .. } | Why::NoDynamicConfig | Why::WouldRefuse { .. } } => {
             "unsupported".to_owned()
         }
+        End::LeftAlone { why: Why::AgentSilent } => "no agent".to_owned(),
         End::LeftAlone { .. } => "unchanged".to_owned(),
         End::Failed { rolled_back: true, .. } => "failed, rolled back".to_owned(),
         End::Failed { failure: Failure::TimedOut { .. }, .. } => "timed out".to_owned(),

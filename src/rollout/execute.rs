@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 
 use futures::StreamExt as _;
-use futures::future::join_all;
 use futures::stream::{self, FuturesUnordered};
 use jiff::Timestamp;
 use json_patch::Patch;
@@ -16,8 +15,9 @@ use super::machine::{Command, Input, Machine, Mode};
 use super::progress::Progress;
 use super::{Outcome, StopReason};
 use crate::clock;
+use crate::cluster::permission::Needs;
 use crate::cluster::writer::{ConfigMapSpec, Created};
-use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
+use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use crate::desired::Desired;
 use crate::names::{NodeName, PoolName};
 use crate::observed::{Node, Observed};
@@ -128,26 +128,13 @@ pub async fn execute(
 
 /// Makes sure that the rollout may do what it will have to, so that it does not end half way.
 async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), ClusterError> {
-    let on_nodes = |verb| Operation::on_all(verb, Resource::Nodes, None);
-    let mut needed = Vec::new();
-    if plan.config_maps.iter().any(|map| map.create) {
-        needed.push(Operation::on_all(Verb::Create, Resource::ConfigMaps, Some(plan.namespace.as_str())));
-    }
-    if plan.has_changes() {
-        // A node whose patch meets somebody else's change is read again.
-        needed.extend([Verb::Patch, Verb::Get].map(on_nodes));
-    }
-    if plan.pools.iter().any(|pool| pool.steps().next().is_some()) {
-        needed.push(on_nodes(Verb::Watch));
-    }
-    let answers = join_all(needed.into_iter().map(|operation| reader.check_allowed(operation))).await;
-    let mut refusals = answers.into_iter().filter_map(Result::err);
-    let Some(first) = refusals.next() else { return Ok(()) };
-    // The first is told as what ended the command; whoever has to grant it wants to know of all.
-    for other in refusals {
-        tracing::error!("{other}. {}", other.help());
-    }
-    Err(first)
+    let creates = plan.config_maps.iter().any(|map| map.create);
+    let needs = Needs {
+        config_maps_in: creates.then_some(plan.namespace.as_str()),
+        assign: plan.has_changes(),
+        watch: plan.pools.iter().any(|pool| pool.steps().next().is_some()),
+    };
+    reader.check_all_allowed(needs).await
 }
 
 async fn create_config_maps(
@@ -261,7 +248,7 @@ impl Runner<'_> {
         if self.machine.is_finished() && self.queue.is_empty() {
             return;
         }
-        let mut nodes = pin!(reader.watch_nodes(&self.rollout.observed.resource_version));
+        let mut nodes = pin!(reader.watch_nodes(&self.rollout.observed.nodes, &self.rollout.observed.versions));
         let mut lock_lost = pin!(async move {
             match lock_lost {
                 Some(lost) => lost.await,

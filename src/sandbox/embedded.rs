@@ -1,4 +1,5 @@
-//! A whole embedded cluster: API server, Nodes, and a kubelet for each.
+//! A whole embedded cluster: API server, Nodes, and on each the node half of the contract: a kubelet 1.21 that has it built
+//! in, or a kubelet of today and an agent.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,16 +8,21 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
+use serde_json::json;
 use tower::ServiceExt as _;
 
+use super::agents::{Agents, Options as AgentOptions};
 use super::api::{Api, ApiOptions, Character, User};
 use super::face::ServerFace;
 use super::face::kubeconfig::{Kubeconfig, SaveError};
 use super::face::serve::{self, ServeError, Serving};
 use super::face::wire::Wire;
-use super::kubelets::{Faults, Kubelets, Options as KubeletOptions, StartError};
+use super::kubelets::{Fault, Faults, Kubelets, Options as KubeletOptions, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
+use super::simulated::SimulatedNodes;
+use crate::agent::state::Settings;
 use crate::clock;
+use crate::nodeconfig;
 
 /// How many Nodes are created at a time.
 const CREATED_AT_A_TIME: usize = 32;
@@ -24,6 +30,8 @@ const CREATED_AT_A_TIME: usize = 32;
 const GRACE: Duration = Duration::from_secs(1);
 /// What errors call the server of a client within the process.
 const IN_PROCESS: &str = "https://sandbox.invalid";
+/// Where what nodecfg needs on a cluster with agents is.
+const NAMESPACE: &str = "nodecfg-system";
 
 /// How a sandbox is to be.
 #[derive(Debug, Clone)]
@@ -40,11 +48,24 @@ pub struct EmbeddedOptions {
     pub events: bool,
     /// Container images that each Node lists: they are what makes real Nodes large.
     pub images: usize,
+    /// Of character 1.36: whether there is what `nodecfg install` puts on a cluster, and an agent on each node.
+    pub installed: bool,
+    /// How the agents behave, in their own time.
+    pub agents: Settings,
 }
 
 impl Default for EmbeddedOptions {
     fn default() -> Self {
-        Self { character: Character::V1_21, seed: 0, speed: 1.0, faults: Faults::default(), events: true, images: 10 }
+        Self {
+            character: Character::V1_21,
+            seed: 0,
+            speed: 1.0,
+            faults: Faults::default(),
+            events: true,
+            images: 10,
+            installed: true,
+            agents: Settings::default(),
+        }
     }
 }
 
@@ -54,6 +75,12 @@ pub enum SandboxError {
     /// A fault names a node that there is not.
     #[error("cannot give a fault to node {0}: the sandbox has no such node")]
     UnknownNode(String),
+    /// A fault is for nodes with agents, and these have none.
+    #[error("fault {0} needs a node with an agent: the sandbox's kubelets follow configSource themselves")]
+    NeedsAgent(Fault),
+    /// What is installed was refused.
+    #[error("cannot install what agents need in the sandbox: {0}")]
+    Install(String),
     /// A number of nodes or a name makes no sense.
     #[error("cannot make the sandbox's nodes: {0}")]
     Nodes(String),
@@ -77,8 +104,11 @@ impl SandboxError {
     pub fn help(&self) -> String {
         match self {
             Self::UnknownNode(_) => "nodes are named <pool>-<number>; start it without --fault to see their names",
+            Self::NeedsAgent(_) => "sandboxes of Kubernetes 1.36 have agents (--kubernetes-version 1.36)",
             Self::Nodes(_) => "pool names are DNS labels: lower-case letters, digits and '-'",
-            Self::Create(_) | Self::Kubelets(_) => "this is a bug in the sandbox, or the machine is out of memory",
+            Self::Create(_) | Self::Kubelets(_) | Self::Install(_) => {
+                "this is a bug in the sandbox, or the machine is out of memory"
+            }
             Self::Serve(_) => "choose another --port, or leave it out to have a free one picked",
             Self::Save(_) => "choose another path for --kubeconfig-out",
         }
@@ -90,7 +120,7 @@ impl SandboxError {
 pub struct Embedded {
     api: Api,
     wire: Wire,
-    kubelets: Kubelets,
+    nodes: SimulatedNodes,
     token: String,
 }
 
@@ -102,6 +132,10 @@ impl Embedded {
     pub async fn start(options: EmbeddedOptions, specs: Vec<NodeSpec>) -> Result<Self, SandboxError> {
         if let Some(unknown) = options.faults.nodes().find(|node| specs.iter().all(|spec| spec.name != **node)) {
             return Err(SandboxError::UnknownNode(unknown.to_string()));
+        }
+        let agents = options.character == Character::V1_36 && options.installed;
+        if let Some(fault) = options.faults.all().find(|fault| !agents && fault.needs_agent()) {
+            return Err(SandboxError::NeedsAgent(fault));
         }
         let mut random = fastrand::Rng::with_seed(options.seed);
         let token: String = std::iter::repeat_with(|| random.alphanumeric()).take(32).collect();
@@ -115,18 +149,28 @@ impl Embedded {
         let client = api.client();
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&options.faults)).collect();
         nodes::create(&client, specs, clock::now(), options.images, CREATED_AT_A_TIME).await?;
-        let kubelets = Kubelets::start(
-            client,
-            KubeletOptions {
+        let nodes = if agents {
+            install(&api)?;
+            let options = AgentOptions {
+                speed: options.speed,
+                seed: options.seed,
+                faults: options.faults,
+                events: options.events,
+                settings: options.agents,
+                ..AgentOptions::default()
+            };
+            SimulatedNodes::Agents(Agents::start(&api, options).await?)
+        } else {
+            let options = KubeletOptions {
                 speed: options.speed,
                 seed: options.seed,
                 faults: options.faults,
                 events: options.events,
                 ..KubeletOptions::default()
-            },
-        )
-        .await?;
-        Ok(Self { api, wire: Wire::new(), kubelets, token })
+            };
+            SimulatedNodes::Kubelets(Kubelets::start(client, options).await?)
+        };
+        Ok(Self { api, wire: Wire::new(), nodes, token })
     }
 
     /// The API server itself.
@@ -141,10 +185,10 @@ impl Embedded {
         &self.wire
     }
 
-    /// The simulated kubelets.
+    /// The simulated nodes.
     #[must_use]
-    pub fn kubelets(&self) -> &Kubelets {
-        &self.kubelets
+    pub fn nodes(&self) -> &SimulatedNodes {
+        &self.nodes
     }
 
     /// A client within the process, behind the wire, as an administrator.
@@ -195,9 +239,24 @@ impl Embedded {
 
     /// Ends it; requests under way are finished first.
     pub async fn stop(self, serving: Option<Serving>) {
-        self.kubelets.stop().await;
+        self.nodes.stop().await;
         if let Some(serving) = serving {
             serving.stop(GRACE).await;
         }
     }
+}
+
+/// What `nodecfg install` puts on a cluster, as far as it shows here: the definition of NodeConfig and the namespace of
+/// nodecfg.
+fn install(api: &Api) -> Result<(), SandboxError> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    let objects = [
+        ("", "namespaces", namespace),
+        ("apiextensions.k8s.io", "customresourcedefinitions", nodeconfig::definition()),
+    ];
+    for (group, resource, object) in objects {
+        let made = api.create(group, resource, "", object, "nodecfg-install");
+        made.map_err(|refusal| SandboxError::Install(refusal.message))?;
+    }
+    Ok(())
 }

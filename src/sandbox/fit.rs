@@ -6,17 +6,42 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::api::Character;
 use super::nodes::{NodeSpec, numbered, own_labels};
 use crate::desired::{Desired, LabelSelector};
 use crate::finding::Finding;
+use crate::kubelet::Minor;
+use crate::kubelet::minor::NEWEST;
 use crate::names::{NodeName, PoolName};
 
+/// The last kubelet with Dynamic Kubelet Configuration.
+const LAST_DYNAMIC: Minor = Minor(23);
 /// How many sets of labels are tried for one pool. Real repositories need a few; an odd one is given up on.
 const ATTEMPTS: usize = 20_000;
 
+/// The API server that fits the kubelets which a repository declares: that of Dynamic Kubelet Configuration when they all
+/// have it. `None` when it declares none.
+#[must_use]
+pub fn character_for(desired: &Desired) -> Option<Character> {
+    let mut declared = desired.pools.values().flat_map(|pool| &pool.kubelets).peekable();
+    declared.peek()?;
+    Some(if declared.all(|minor| *minor <= LAST_DYNAMIC) { Character::V1_21 } else { Character::V1_36 })
+}
+
+/// The kubelet of a pool's nodes: the newest that it declares and that has a place beside such an API server, else one of the
+/// server's own version.
+fn kubelet_version(declared: &[Minor], character: Character) -> String {
+    let fits = |minor: &&Minor| match character {
+        Character::V1_21 => **minor <= LAST_DYNAMIC,
+        Character::V1_36 => **minor > LAST_DYNAMIC && **minor <= NEWEST,
+    };
+    let newest = declared.iter().filter(fits).max();
+    newest.map_or_else(|| character.git_version().to_owned(), |minor| format!("v{minor}.0"))
+}
+
 /// Makes `per_pool` nodes for each pool, and a note for each pool that no node can be made for.
 #[must_use]
-pub fn nodes_for(desired: &Desired, per_pool: usize, kubelet_version: &str) -> (Vec<NodeSpec>, Vec<Finding>) {
+pub fn nodes_for(desired: &Desired, per_pool: usize, character: Character) -> (Vec<NodeSpec>, Vec<Finding>) {
     let (mut nodes, mut notes) = (Vec::new(), Vec::new());
     let candidates: Vec<Candidate<'_>> = desired
         .pools
@@ -24,11 +49,12 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, kubelet_version: &str) -> (
         .map(|(name, pool)| Candidate { name, selector: &pool.selector, priority: pool.priority })
         .collect();
     for (name, pool) in &desired.pools {
+        let kubelet_version = kubelet_version(&pool.kubelets, character);
         let made: Result<Vec<NodeSpec>, Misfit> = fitting_labels(name, &candidates).and_then(|labels| {
             (1..=per_pool)
                 .map(|number| {
                     let node = numbered(name.as_str(), number, per_pool).map_err(|_| Misfit::Name)?;
-                    let node = NodeSpec::new(node, labels.clone(), kubelet_version);
+                    let node = NodeSpec::new(node, labels.clone(), &kubelet_version);
                     // The labels that a kubelet sets by itself, its name among them, are selected by as well.
                     let fits = winner(&node.labels, &candidates) == Some(name);
                     if fits { Ok(node) } else { Err(Misfit::OwnLabels) }
@@ -280,7 +306,7 @@ mod tests {
         });
         let fleet = FleetName::new("f").unwrap();
         let desired = Desired { fleet, namespace: None, commit: None, pools: pools.collect() };
-        let (nodes, notes) = nodes_for(&desired, 10, "v1.21.1");
+        let (nodes, notes) = nodes_for(&desired, 10, Character::V1_21);
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         assert_eq!((names.len(), names[0], names[9], names[10]), (20, "cpu-01", "cpu-10", "gpu-01"));
         assert!(
@@ -293,6 +319,18 @@ mod tests {
             "pool never has no node in the sandbox: every node that it selects belongs to pool gpu as well, whose \
              priority 5 is not lower"
         );
+    }
+
+    #[test]
+    fn the_cluster_is_as_old_as_the_kubelets_that_the_repository_declares() {
+        let of = |minors: &[u32], character| {
+            kubelet_version(&minors.iter().map(|m| Minor(*m)).collect::<Vec<_>>(), character)
+        };
+        assert_eq!(of(&[], Character::V1_21), "v1.21.14");
+        assert_eq!(of(&[], Character::V1_36), "v1.36.2");
+        assert_eq!(of(&[19, 23, 30], Character::V1_21), "v1.23.0");
+        assert_eq!(of(&[23, 30, 28], Character::V1_36), "v1.30.0");
+        assert_eq!(of(&[21], Character::V1_36), "v1.36.2");
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //! It behaves as recorded API servers and kubelets do. Nothing outside it may depend on it but the commands that start it,
 //! and the reconciler must not be able to tell it from a real cluster.
 
+pub mod agents;
 pub mod api;
 pub mod embedded;
 pub mod face;
 pub mod fit;
 pub mod kubelets;
 pub mod nodes;
+pub mod simulated;
 
 pub use embedded::{Embedded, EmbeddedOptions, SandboxError};

@@ -122,8 +122,8 @@ fn unfinished_name(path: &Path) -> OsString {
     name
 }
 
-/// Makes a folder, and those above it that are missing, and makes them durable, also when they are there already: an agent
-/// that was killed may not have come to it.
+/// Makes a folder, and those above it that are missing, durably. One that is there is made durable too: an agent that was
+/// killed may not have come to it. Those above it that are there are taken to be.
 ///
 /// # Errors
 /// The system's; something else is there.

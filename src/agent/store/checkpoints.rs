@@ -27,7 +27,7 @@ const BEING_MADE: &str = "tmp_nodecfg";
 /// All keys of a checkpoint.
 pub type Payload = BTreeMap<String, String>;
 
-/// The folder of checkpoints.
+/// The folder of checkpoints, `<dir>/store/checkpoints`.
 #[derive(Debug, Clone)]
 pub(super) struct Checkpoints {
     pub(super) folder: PathBuf,
@@ -46,7 +46,10 @@ impl Checkpoints {
         }
         let folder = self.of(&source);
         let uid = durable::folder_of(&folder);
-        durable::folder(disk, uid)?;
+        let above = [self.folder.ancestors().nth(2), self.folder.ancestors().nth(1), Some(&self.folder), Some(uid)];
+        for path in above.into_iter().flatten() {
+            durable::folder(disk, path)?;
+        }
         match durable::look(disk, &folder)? {
             None => {
                 let made = uid.join(BEING_MADE);
@@ -119,6 +122,7 @@ impl Checkpoints {
                     let removed = folder.join(BEING_MADE);
                     clear(disk, &removed)?;
                     disk.rename(&path, &removed).map_err(DiskError::at("remove", &path))?;
+                    durable::sync(disk, &folder)?;
                     clear(disk, &removed)?;
                 }
             }

@@ -51,8 +51,8 @@ impl fmt::Display for Resolved<'_> {
     }
 }
 
-/// What the file of a source holds. As kubelets write it: keys in alphabetical order, quotes where a reader could take a text
-/// for something else.
+/// What the file of a source holds. As kubelets write it, keys in alphabetical order, but for more quotes: wherever any
+/// reader could take a text for something else.
 ///
 /// # Errors
 /// See [`Resolved::of`]: kubelets refuse to write what cannot be told from another too.
@@ -133,7 +133,7 @@ mod tests {
         source
     }
 
-    /// Byte for byte what a kubelet 1.21 writes of it: sigs.k8s.io/yaml over JSON, keys sorted by yaml.v2.
+    /// Byte for byte what a kubelet 1.21 writes (sigs.k8s.io/yaml over JSON, keys sorted by yaml.v2).
     const WRITTEN: &str = "\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: SerializedNodeConfigSource
@@ -147,10 +147,13 @@ source:
 ";
 
     #[test]
-    fn the_kubelets_bytes() {
+    fn bytes_that_a_kubelet_writes_and_reads() {
         let source = source("kubelet", "4711", "0cc3d1d6-7f0f-4c7f-8c52-5c2ab4f9f5ff");
-        assert_eq!(encode(Some(&source)).expect("encodes"), WRITTEN);
-        assert_eq!(decode(WRITTEN.as_bytes()).expect("decodes"), Some(source));
+        let ours = WRITTEN.replace("0cc3d1d6-7f0f-4c7f-8c52-5c2ab4f9f5ff", "\"0cc3d1d6-7f0f-4c7f-8c52-5c2ab4f9f5ff\"");
+        assert_eq!(encode(Some(&source)).expect("encodes"), ours);
+        for text in [WRITTEN, &ours] {
+            assert_eq!(decode(text.as_bytes()).expect("decodes"), Some(source.clone()));
+        }
         assert_eq!(encode(None).expect("encodes"), "");
         assert_eq!(decode(b"").expect("decodes"), None);
     }
@@ -167,19 +170,19 @@ source:
     #[test]
     fn what_is_not_understood_is_never_the_local_configuration() {
         let cases = [
-            ("\n", "no YAML document"),
-            (WRITTEN.replace("v1beta1", "v1").as_str(), "only \"kubelet.config.k8s.io/v1beta1\" is known"),
-            (WRITTEN.replace("SerializedNode", "Node").as_str(), "its kind is"),
-            (WRITTEN.replace("apiVersion", "version").as_str(), "it has no apiVersion"),
-            (WRITTEN.replace("configMap", "secret").as_str(), "names no ConfigMap"),
-            (WRITTEN.replace("\"4711\"", "4711").as_str(), "resourceVersion is no text"),
-            (WRITTEN.replace("\"4711\"", "").as_str(), "it has no resourceVersion"),
-            (WRITTEN.replace("\"4711\"", "../..").as_str(), "cannot be the name of a file"),
-            (WRITTEN.split_at(90).0, "names no ConfigMap"),
-            ("\u{0}\u{0}\u{0}\u{0}", ""),
+            ("\n".to_owned(), "no YAML document"),
+            (WRITTEN.replace("v1beta1", "v1"), "only \"kubelet.config.k8s.io/v1beta1\" is known"),
+            (WRITTEN.replace("SerializedNode", "Node"), "its kind is"),
+            (WRITTEN.replace("apiVersion", "version"), "it has no apiVersion"),
+            (WRITTEN.replace("configMap", "secret"), "names no ConfigMap"),
+            (WRITTEN.replace("\"4711\"", "4711"), "resourceVersion is no text"),
+            (WRITTEN.replace("\"4711\"", ""), "it has no resourceVersion"),
+            (WRITTEN.replace("\"4711\"", "../.."), "cannot be the name of a file"),
+            (WRITTEN.split_at(90).0.to_owned(), "names no ConfigMap"),
+            ("\u{0}\u{0}\u{0}\u{0}".to_owned(), ""),
         ];
         for (text, expected) in cases {
-            let error = decode(text.as_bytes()).expect_err(text);
+            let error = decode(text.as_bytes()).expect_err(&text);
             assert!(error.contains(expected), "{text}: {error}");
         }
         decode(&[0xff, 0xfe]).expect_err("is no text");

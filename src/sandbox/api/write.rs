@@ -236,6 +236,8 @@ impl Write<'_> {
             let wanted = config.pointer("/metadata/resourceVersion").cloned();
             patch::apply::merge(shape, &mut new, &config);
             patch::apply::remove(shape, &mut new, &gone.dropped);
+            // A map that lost its last field goes with it, unless it is applied as an empty one.
+            patch::apply::merge(shape, &mut new, &config);
             if let Some(wanted) = wanted {
                 set_metadata(&mut new, "resourceVersion", wanted);
             }

@@ -318,7 +318,7 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 /// The seed of one node's jitter, whatever the order in which nodes appear.
-fn seed_of(seed: u64, name: &NodeName) -> u64 {
+pub(in crate::sandbox) fn seed_of(seed: u64, name: &NodeName) -> u64 {
     let hash = blake3::hash(name.as_str().as_bytes());
     hash.as_bytes().iter().take(8).fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(*byte))
 }

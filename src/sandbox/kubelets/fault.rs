@@ -1,6 +1,8 @@
-//! How a simulated kubelet misbehaves, and how the user asks for it: `--fault <node>=<kind>`.
+//! How a simulated node misbehaves, and how the user asks for it: `--fault <node>=<kind>`.
 //!
-//! A fault belongs to a node, not to a configuration: it lasts until another fault or none is injected.
+//! A fault belongs to a node, not to a configuration: it lasts until another fault or none is injected. Kubelets that follow
+//! `configSource` themselves ([`super::machine`]) and those with an agent (`sandbox::agents`) share the kinds; some need an
+//! agent to go wrong.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,17 +10,20 @@ use std::str::FromStr;
 
 use crate::names::NodeName;
 
-/// A way for a kubelet to misbehave.
+/// A way for a node to misbehave. What it does to a node with an agent is said where that differs: there, a *new*
+/// configuration is one that the node did not run when it began to misbehave.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
     /// Dies on the first configuration it restarts into: the Node goes from Ready to Unknown after 40 s, `assigned`
-    /// never moves, and assignments go unseen until the fault is lifted.
+    /// never moves, and assignments go unseen until the fault is lifted. With an agent the whole host goes down, what its disk
+    /// had not made durable is lost, and it comes up again once the fault is lifted.
     Crash,
     /// Does everything, this many times slower. `slow` alone means 10 times, `slow:3` three times.
     Slow(f64),
-    /// Takes and activates its assignment, and is not Ready with it. Local configuration, before or after, is fine.
+    /// Takes and activates its assignment, and is not Ready with it. Local configuration, before or after, is fine. An agent
+    /// falls back.
     NotReady,
-    /// Runs without `--dynamic-config-dir`: Ready, and `status.config` never changes.
+    /// Runs without `--dynamic-config-dir`, or without an agent: Ready, and `status.config` never changes.
     NeverAcknowledges,
     /// May not read any ConfigMap: every new assignment is `failed to sync: …`, retried for ever.
     SyncError,
@@ -30,23 +35,41 @@ pub enum Fault {
     Flap,
     /// Does not run at all: Unknown from the moment of the fault, and nothing is acknowledged.
     Deaf,
+    /// Needs an agent: the kubelet does not start with a new configuration, whatever its text.
+    NoStart,
+    /// Needs an agent: the kubelet starts with a new configuration, and dies 15 s later, again and again.
+    Dies,
+    /// Needs an agent: the command that restarts the kubelet fails when there is a new configuration.
+    RestartFails,
+    /// Needs an agent: it does not reach the API server for so many seconds from the moment of the fault. `api-outage` alone
+    /// means 60.
+    ApiOutage(f64),
+    /// Needs an agent: nothing can be written to the host's disk.
+    DiskFull,
 }
 
 /// The kinds as the user writes them, each with what it does; [`Fault`] has the details.
-pub const KINDS: [(&str, &str); 9] = [
+pub const KINDS: [(&str, &str); 14] = [
     ("crash", "dies on its new configuration"),
     ("slow", "takes 10 times as long; slow:<factor> for another factor"),
     ("not-ready", "activates its configuration and is not Ready with it"),
-    ("never-acknowledges", "runs without --dynamic-config-dir"),
+    ("never-acknowledges", "runs without --dynamic-config-dir, or without an agent"),
     ("sync-error", "cannot read its ConfigMap"),
     ("load-error", "cannot load its configuration"),
     ("validate-error", "refuses its configuration"),
     ("flap", "converges, then is not Ready every other 20 s"),
     ("deaf", "does not run, Ready is Unknown"),
+    ("no-start", "its kubelet does not start with a new configuration"),
+    ("dies", "its kubelet starts with a new configuration and dies in the trial"),
+    ("restart-fails", "its kubelet cannot be restarted with a new configuration"),
+    ("api-outage", "its agent does not reach the API server for 60 s; api-outage:<seconds> for another time"),
+    ("disk-full", "its agent cannot write to the disk"),
 ];
 
 /// How many times slower `slow` is when no factor is given.
 const SLOW_FACTOR: f64 = 10.0;
+/// How many seconds `api-outage` lasts when no time is given.
+const OUTAGE: f64 = 60.0;
 
 /// Why a `--fault` could not be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,10 +91,21 @@ pub enum FaultError {
     /// The factor of `slow` is no number of at least 1.
     #[error("fault kind {0:?} has no usable factor; write slow:<factor> with a number from 1 to 1000, such as slow:3")]
     Factor(String),
+    /// The time of `api-outage` is no number of at least 1.
+    #[error("fault kind {0:?} has no usable time; write api-outage:<seconds> with a number from 1 to 86400")]
+    Time(String),
 }
 
 fn kinds() -> String {
     KINDS.map(|(name, _)| name).join(", ")
+}
+
+impl Fault {
+    /// Whether it takes an agent to go wrong like this.
+    #[must_use]
+    pub fn needs_agent(self) -> bool {
+        matches!(self, Self::NoStart | Self::Dies | Self::RestartFails | Self::ApiOutage(_) | Self::DiskFull)
+    }
 }
 
 impl FromStr for Fault {
@@ -84,6 +118,12 @@ impl FromStr for Fault {
                 _ => Err(FaultError::Factor(text.to_owned())),
             };
         }
+        if let Some(seconds) = text.strip_prefix("api-outage:") {
+            return match seconds.parse::<f64>() {
+                Ok(seconds) if (1.0..=86_400.0).contains(&seconds) => Ok(Self::ApiOutage(seconds)),
+                _ => Err(FaultError::Time(text.to_owned())),
+            };
+        }
         Ok(match text {
             "crash" => Self::Crash,
             "slow" => Self::Slow(SLOW_FACTOR),
@@ -94,6 +134,11 @@ impl FromStr for Fault {
             "validate-error" => Self::ValidateError,
             "flap" => Self::Flap,
             "deaf" => Self::Deaf,
+            "no-start" => Self::NoStart,
+            "dies" => Self::Dies,
+            "restart-fails" => Self::RestartFails,
+            "api-outage" => Self::ApiOutage(OUTAGE),
+            "disk-full" => Self::DiskFull,
             other => return Err(FaultError::Kind(other.to_owned())),
         })
     }
@@ -111,6 +156,11 @@ impl fmt::Display for Fault {
             Self::ValidateError => "validate-error",
             Self::Flap => "flap",
             Self::Deaf => "deaf",
+            Self::NoStart => "no-start",
+            Self::Dies => "dies",
+            Self::RestartFails => "restart-fails",
+            Self::ApiOutage(seconds) => return write!(f, "api-outage:{seconds}"),
+            Self::DiskFull => "disk-full",
         })
     }
 }
@@ -158,6 +208,11 @@ impl Faults {
         self.by_node.get(node).copied().or(self.everywhere)
     }
 
+    /// Every fault that some node has.
+    pub fn all(&self) -> impl Iterator<Item = Fault> {
+        self.by_node.values().copied().chain(self.everywhere)
+    }
+
     /// The nodes that faults name; whoever creates the nodes can tell the user about one that does not exist.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
         self.by_node.keys()
@@ -191,6 +246,7 @@ mod tests {
             assert_eq!(fault.to_string().parse::<Fault>(), Ok(fault));
         }
         assert_eq!("slow:2.5".parse::<Fault>(), Ok(Fault::Slow(2.5)));
+        assert_eq!("api-outage:5".parse::<Fault>(), Ok(Fault::ApiOutage(5.0)));
     }
 
     #[test]
@@ -203,6 +259,9 @@ mod tests {
         }
         for bad in ["n1=slow:", "n1=slow:0.5", "n1=slow:x", "n1=slow:NaN"] {
             assert!(matches!(bad.parse::<FaultSpec>(), Err(FaultError::Factor(_))), "{bad}");
+        }
+        for bad in ["n1=api-outage:", "n1=api-outage:0", "n1=api-outage:x"] {
+            assert!(matches!(bad.parse::<FaultSpec>(), Err(FaultError::Time(_))), "{bad}");
         }
         let error = "N_1=crash".parse::<FaultSpec>().expect_err("no name").to_string();
         assert!(error.contains("node name \"N_1\""), "{error}");

@@ -14,9 +14,9 @@ pub mod verdict;
 
 mod config_maps;
 mod driver;
-mod sending;
+pub(super) mod sending;
 mod status;
-mod watch;
+pub(super) mod watch;
 pub(super) mod wire;
 
 #[cfg(test)]
@@ -26,6 +26,7 @@ mod misbehaviour;
 #[cfg(test)]
 mod replay;
 
+pub(super) use driver::seed_of;
 pub use fault::{Fault, FaultError, FaultSpec, Faults};
 pub use machine::{Seen, SimKubelet, supports_dynamic_config};
 pub use running::{InjectError, Kubelets, Options, StartError};

@@ -73,6 +73,9 @@ pub enum InjectError {
     /// No simulated kubelet runs for this Node.
     #[error("node {0} has no simulated kubelet; create the Node first, or check its name")]
     UnknownNode(NodeName),
+    /// Nodes whose kubelets follow `configSource` themselves cannot misbehave like that.
+    #[error("node {0} has no agent, which this fault is for; a sandbox of version 1.36 has agents")]
+    WithoutAgent(NodeName),
     /// The kubelets were stopped.
     #[error("the simulated kubelets have stopped")]
     Stopped,

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::names::NodeName;
 
 /// How often a request whose outcome must arrive is tried.
-const ATTEMPTS: u32 = 8;
+pub(in crate::sandbox) const ATTEMPTS: u32 = 8;
 
 /// What a kubelet sends.
 pub(super) enum Effect {
@@ -76,7 +76,11 @@ pub(super) async fn send(client: Client, name: NodeName, slot: usize, effects: V
 }
 
 /// Sends a request until it is answered or refused for good, so many times at most.
-async fn attempt(client: &Client, request: http::Request<Vec<u8>>, attempts: u32) -> Result<(), kube::Error> {
+pub(in crate::sandbox) async fn attempt(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    attempts: u32,
+) -> Result<(), kube::Error> {
     let mut pause = Duration::from_millis(50);
     for _ in 1..attempts {
         match client.request_text(request.clone()).await {

@@ -23,7 +23,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 /// What a watch delivers.
 #[derive(Debug)]
-pub(super) enum Change<K> {
+pub(in crate::sandbox) enum Change<K> {
     /// The whole collection anew; whatever is not in it is gone. Empty when only changes were asked for.
     All(Vec<K>),
     /// An object appeared or changed.
@@ -34,7 +34,7 @@ pub(super) enum Change<K> {
 
 /// What to watch.
 #[derive(Debug, Clone)]
-pub(super) struct Collection {
+pub(in crate::sandbox) struct Collection {
     pub path: &'static str,
     pub labels: Option<String>,
     /// Ask for changes only: the list then serves to learn the version from which to watch.
@@ -50,7 +50,10 @@ struct Page<K> {
 
 impl Collection {
     /// Lists the collection.
-    pub(super) async fn list<K: DeserializeOwned>(&self, client: &Client) -> Result<(Vec<K>, String), kube::Error> {
+    pub(in crate::sandbox) async fn list<K: DeserializeOwned>(
+        &self,
+        client: &Client,
+    ) -> Result<(Vec<K>, String), kube::Error> {
         let mut all = Vec::new();
         let mut continuation = None;
         loop {
@@ -74,8 +77,12 @@ impl Collection {
     }
 
     /// Delivers changes after `version` until nobody listens any more.
-    pub(super) async fn follow<K>(self, client: Client, mut version: String, changes: mpsc::Sender<Change<K>>)
-    where
+    pub(in crate::sandbox) async fn follow<K>(
+        self,
+        client: Client,
+        mut version: String,
+        changes: mpsc::Sender<Change<K>>,
+    ) where
         K: DeserializeOwned + Clone + Object + Send + 'static,
     {
         let mut pause = PAUSES.0;

@@ -12,14 +12,14 @@ use super::signals::Ready;
 use crate::contract::{ConfigSource, ConfigStatus};
 
 /// Path of all Nodes.
-pub(super) const NODES: &str = "/api/v1/nodes";
+pub(in crate::sandbox) const NODES: &str = "/api/v1/nodes";
 /// Path of the ConfigMaps of all namespaces.
-pub(super) const CONFIG_MAPS: &str = "/api/v1/configmaps";
+pub(in crate::sandbox) const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
 /// Metadata of any object, and of a list.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Meta {
+pub(in crate::sandbox) struct Meta {
     pub name: String,
     pub namespace: String,
     pub uid: String,
@@ -30,7 +30,7 @@ pub(super) struct Meta {
 
 /// As much of a Node as a kubelet reads. The rest, which may be large, is skipped while parsing.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Node {
+pub(in crate::sandbox) struct Node {
     pub metadata: Meta,
     #[serde(default)]
     pub spec: NodeSpec,
@@ -40,39 +40,39 @@ pub(super) struct Node {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct NodeSpec {
+pub(in crate::sandbox) struct NodeSpec {
     pub config_source: Option<ConfigSource>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct NodeStatus {
+pub(in crate::sandbox) struct NodeStatus {
     pub config: Option<ConfigStatus>,
     pub node_info: NodeInfo,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct NodeInfo {
+pub(in crate::sandbox) struct NodeInfo {
     pub kubelet_version: String,
 }
 
 /// A ConfigMap as a watch tells of it: its content is fetched when a kubelet wants it.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct ConfigMapMeta {
+pub(in crate::sandbox) struct ConfigMapMeta {
     pub metadata: Meta,
 }
 
 /// A ConfigMap with its text.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct ConfigMap {
+pub(in crate::sandbox) struct ConfigMap {
     pub metadata: Meta,
     #[serde(default)]
     pub data: BTreeMap<String, String>,
 }
 
 /// Something that a watch delivers.
-pub(super) trait Object {
+pub(in crate::sandbox) trait Object {
     /// Its metadata.
     fn meta(&self) -> &Meta;
 }
@@ -92,17 +92,17 @@ impl Object for ConfigMapMeta {
 type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// `GET` of one ConfigMap.
-pub(super) fn get_config_map(namespace: &str, name: &str) -> Built {
+pub(in crate::sandbox) fn get_config_map(namespace: &str, name: &str) -> Built {
     Request::new(format!("/api/v1/namespaces/{namespace}/configmaps")).get(name, &GetParams::default())
 }
 
 /// `PATCH …/status` with a merge of `status.config`, strategic as the kubelet does it.
-pub(super) fn patch_config(node: &str, config: &Map<String, Value>) -> Built {
+pub(in crate::sandbox) fn patch_config(node: &str, config: &Map<String, Value>) -> Built {
     patch_status(node, &json!({"status": {"config": config}}))
 }
 
 /// `PATCH …/status` with the Ready condition; `node` merges into the list of conditions by type.
-pub(super) fn patch_ready(node: &str, ready: Ready, changed: bool, now: Timestamp) -> Built {
+pub(in crate::sandbox) fn patch_ready(node: &str, ready: Ready, changed: bool, now: Timestamp) -> Built {
     let (status, reason, message) = ready_words(ready);
     let mut condition = json!({
         "type": "Ready", "status": status, "reason": reason, "message": message, "lastHeartbeatTime": seconds(now),
@@ -118,7 +118,7 @@ fn patch_status(node: &str, patch: &Value) -> Built {
 }
 
 /// `POST` of an Event about a Node, as the kubelet's recorder writes it.
-pub(super) fn post_event(node: &str, reason: &str, message: &str, now: Timestamp) -> Built {
+pub(in crate::sandbox) fn post_event(node: &str, reason: &str, message: &str, now: Timestamp) -> Built {
     let event = json!({
         "apiVersion": "v1",
         "kind": "Event",
@@ -134,6 +134,29 @@ pub(super) fn post_event(node: &str, reason: &str, message: &str, now: Timestamp
         "type": "Normal",
     });
     Request::new("/api/v1/namespaces/default/events").create(&PostParams::default(), event.to_string().into_bytes())
+}
+
+/// `PATCH` of a kubelet's Lease by server-side apply, which makes it when it is not there (KEP-589).
+pub(in crate::sandbox) fn put_lease(node: &str, uid: &str, now: Timestamp) -> Built {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": node,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}],
+        },
+        "spec": {
+            "holderIdentity": node,
+            "leaseDurationSeconds": 40,
+            "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
+        },
+    });
+    let parameters = PatchParams { field_manager: Some("kubelet".to_owned()), force: true, ..PatchParams::default() };
+    Request::new("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").patch(
+        node,
+        &parameters,
+        &Patch::Apply(lease),
+    )
 }
 
 /// Status, reason and message of the Ready condition.

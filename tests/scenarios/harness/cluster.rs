@@ -140,13 +140,6 @@ impl Cluster {
         }
     }
 
-    fn kubelets(&self) -> &Kubelets {
-        match &self.server {
-            Server::Sandbox(powers) => powers.embedded().kubelets(),
-            Server::Real { kubelets, .. } => kubelets,
-        }
-    }
-
     /// A folder of its own.
     pub fn home(&self) -> &Path {
         self.home.path()
@@ -290,7 +283,12 @@ impl Cluster {
 
     /// Makes the kubelet of a Node misbehave, or with `None` mends it.
     pub async fn fault(&self, node: &str, fault: Option<Fault>) {
-        self.kubelets().inject(&NodeName::new(node).unwrap(), fault).await.unwrap();
+        let node = NodeName::new(node).unwrap();
+        let injected = match &self.server {
+            Server::Sandbox(powers) => powers.embedded().nodes().inject(&node, fault).await,
+            Server::Real { kubelets, .. } => kubelets.inject(&node, fault).await,
+        };
+        injected.unwrap();
     }
 
     /// Follows all Nodes from now on.

@@ -128,8 +128,8 @@ impl Running {
         Self { child, out, err }
     }
 
-    /// Waits until standard error has this text.
-    pub async fn until_it_says(&mut self, text: &str) {
+    /// Waits until standard error has this text; gives all of it.
+    pub async fn until_it_says(&mut self, text: &str) -> String {
         until(&format!("it says {text:?}"), async || {
             let said = self.err.text();
             if let Some(status) = self.child.try_wait().unwrap()
@@ -140,6 +140,7 @@ impl Running {
             said.contains(text)
         })
         .await;
+        self.err.text()
     }
 
     /// Sends SIGINT, as Ctrl-C does.

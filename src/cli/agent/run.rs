@@ -1,0 +1,256 @@
+//! `nodecfg agent`, run for long or once.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::args::{ActionArgs, KUBELET, LogArgs, StoreArgs};
+use crate::agent::disk::real::RealDisk;
+use crate::agent::driver::{self, Options, Pass};
+use crate::agent::host::system::{Hands, SystemHost};
+use crate::agent::keeper::{Keeper, Paths};
+use crate::agent::metrics::Metrics;
+use crate::agent::placement::Placement;
+use crate::agent::serve::Endpoint;
+use crate::agent::state::Settings;
+use crate::cli::cluster_args::parse_duration;
+use crate::cli::logging::LogFormat;
+use crate::cli::{Exit, Failure, Terminal};
+use crate::cluster::AgentClient;
+use crate::cluster::agent::AgentClientOptions;
+use crate::cluster::connect::{ConnectOptions, Environment, connect};
+use crate::names::NodeName;
+use crate::observed::KubeletVersion;
+use crate::report::{self, Format};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  nodecfg agent --kubeconfig /etc/nodecfg/kubeconfig --listen 9348
+  nodecfg agent --activation drop-in --kubelet-config-dir /etc/kubernetes/kubelet.conf.d
+  nodecfg agent --once --trial-period 2m
+  nodecfg agent status";
+
+/// How long `--once` waits for the API server.
+const ONCE_PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RunArgs {
+    /// Name of this node's Node and NodeConfig, instead of the host's name.
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: Option<String>,
+    /// Kubeconfig, instead of $KUBECONFIG, ~/.kube/config or the pod's own credentials.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Bring the node to what is assigned, see it through its trial, and end: for cron, or for what provisions nodes. Exits
+    /// with 0 when the kubelet runs what is assigned, 5 when that failed or could not be taken, 4 without the API server.
+    #[arg(long)]
+    once: bool,
+    /// Serve /metrics and /healthz on this ADDRESS:PORT, or with a PORT alone on 127.0.0.1. Without it nothing listens: on a
+    /// node's own network a port that nobody asked for is one to be attacked, or in the way of something else.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_listen, conflicts_with = "once")]
+    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
+    activation: ActivationArgs,
+    #[command(flatten)]
+    trial: TrialArgs,
+    #[command(flatten)]
+    actions: ActionArgs,
+    /// Leave to `nodecfg agent host-step`, which listens on this SOCKET, what needs privileges on the host: to restart the
+    /// kubelet and to ask for its version. Its flags say how.
+    #[arg(long, value_name = "SOCKET", help_heading = KUBELET)]
+    #[arg(conflicts_with_all = ["restart_command", "stop_command", "restart_timeout", "kubelet", "kubelet_root_dir"])]
+    host_step: Option<PathBuf>,
+    /// The kubelet's version, such as v1.36.2, instead of what its binary or its Node says. Configurations are checked as this
+    /// version would.
+    #[arg(long, value_name = "VERSION", value_parser = parse_version, help_heading = KUBELET)]
+    kubelet_version: Option<KubeletVersion>,
+}
+
+/// How the kubelet gets its configuration.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Activation")]
+struct ActivationArgs {
+    /// How to give the kubelet its configuration: file (its --config file is replaced; what was there is kept as the local
+    /// configuration) or drop-in (90-nodecfg.conf in its --config-dir, over what is in its --config file; kubelets from 1.28).
+    #[arg(long, value_enum, default_value_t = Activation::File, value_name = "MODE", hide_possible_values = true)]
+    activation: Activation,
+    /// The kubelet's --config file.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/config.yaml")]
+    kubelet_config: PathBuf,
+    /// The kubelet's --config-dir.
+    #[arg(long, value_name = "DIR", default_value = "/etc/kubernetes/kubelet.conf.d")]
+    kubelet_config_dir: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Activation {
+    /// The kubelet's --config file.
+    File,
+    /// A file in its --config-dir.
+    DropIn,
+}
+
+/// How a configuration is tried.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Trial")]
+struct TrialArgs {
+    /// How long the kubelet may take to be healthy after a restart, and may be unhealthy during a trial. Healthy means that its
+    /// /healthz answers and, where that was so before, that the Node is Ready and its Lease is renewed.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    health_timeout: Duration,
+    /// How long a configuration must run well before it is the last known good.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    trial_period: Duration,
+    /// How often to read the assigned ConfigMap again when it is not immutable, and so may change under its name.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    follow_interval: Duration,
+}
+
+impl RunArgs {
+    pub(super) fn log_format(&self) -> LogFormat {
+        self.log.format()
+    }
+
+    fn node(&self) -> Result<NodeName, Failure> {
+        let name = match &self.node_name {
+            Some(name) => name.clone(),
+            // As a kubelet without --hostname-override names its Node.
+            None => hostname::get().unwrap_or_default().to_string_lossy().trim().to_lowercase(),
+        };
+        NodeName::new(name.as_str()).map_err(|error| {
+            Failure::usage(
+                format!("{name:?} cannot be the name of a node: {error}"),
+                "name this node with --node-name or $NODE_NAME",
+            )
+        })
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            health_timeout: self.trial.health_timeout,
+            trial_period: self.trial.trial_period,
+            follow_interval: self.trial.follow_interval,
+            ..Settings::default()
+        }
+    }
+
+    fn host(&self) -> SystemHost {
+        let hands = match &self.host_step {
+            Some(socket) => Hands::Socket(socket.clone()),
+            None => Hands::Own(self.actions.actions()),
+        };
+        SystemHost { hands, version: self.kubelet_version }
+    }
+
+    /// How long `--once` may take: two restarts and two waits, for what is assigned and for what to fall back to, and the
+    /// trial between them.
+    fn limit(&self) -> Duration {
+        let attempt = self.actions.longest_restart().saturating_add(self.trial.health_timeout);
+        attempt.saturating_mul(2).saturating_add(self.trial.trial_period).saturating_add(ONCE_PATIENCE)
+    }
+}
+
+pub(super) async fn run(args: RunArgs, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let node = args.node()?;
+    let keeper = keeper(&args)?;
+    let options = ConnectOptions { kubeconfig: args.kubeconfig.clone(), context: None };
+    let connection = connect(&options, &Environment::capture()).await?;
+    let client_options = AgentClientOptions { seed: fastrand::u64(..), ..AgentClientOptions::default() };
+    let client = AgentClient::new(connection.client, &connection.server, node.clone(), client_options);
+    let (host, metrics) = (args.host(), Metrics::default());
+    let options = Options { metrics: metrics.clone(), ..Options::default() };
+    if args.once {
+        let pass = driver::once(keeper, client, &host, options, ONCE_PATIENCE, args.limit()).await?;
+        return tell(&node, &pass, format, terminal);
+    }
+    let endpoint = match args.listen {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    let serving = async {
+        match endpoint {
+            Some(endpoint) => endpoint.serve(metrics).await,
+            None => std::future::pending().await,
+        }
+    };
+    let stop = super::stopped();
+    tokio::select! {
+        () = driver::run(keeper, client, &host, options, stop) => {}
+        // Never ends.
+        () = serving => {}
+    }
+    Ok(Exit::Done)
+}
+
+async fn listen(address: SocketAddr) -> Result<Endpoint, Failure> {
+    let endpoint = Endpoint::on(address).await.map_err(|error| {
+        let help = "something else listens there, or the address is none of this host's; choose another with --listen";
+        Failure::agent(format!("cannot listen on {address}: {error}"), help)
+    })?;
+    tracing::info!(address = %endpoint.address(), "serving /metrics and /healthz");
+    Ok(endpoint)
+}
+
+fn keeper(args: &RunArgs) -> Result<Keeper<RealDisk>, Failure> {
+    let ActivationArgs { activation, kubelet_config, kubelet_config_dir } = &args.activation;
+    let placement = match activation {
+        Activation::File => Placement::File { config: kubelet_config.clone() },
+        Activation::DropIn => {
+            Placement::DropIn { config_dir: kubelet_config_dir.clone(), config: Some(kubelet_config.clone()) }
+        }
+    };
+    let paths = Paths { folder: args.store.folder().to_path_buf(), placement };
+    let failure = |reason: String| {
+        let help = "nothing was changed, and the kubelet goes on with what it has; `nodecfg agent status` shows what can be read";
+        Failure::agent(format!("the agent cannot start: {reason}"), help)
+    };
+    let disk = RealDisk::open(&paths.folder).map_err(|error| failure(error.to_string()))?;
+    Keeper::open(&paths, args.settings(), disk, fastrand::u64(..)).map_err(|error| failure(error.to_string()))
+}
+
+/// Says how `--once` ended.
+fn tell(node: &NodeName, pass: &Pass, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let (exit, state, text) = match pass {
+        Pass::Settled => (Exit::Done, "Settled", "runs what is assigned".to_owned()),
+        Pass::NoNodeConfig => (Exit::Done, "NoNodeConfig", "has no NodeConfig, and keeps what it has".to_owned()),
+        Pass::Failed { error, message } => {
+            let message = message.as_ref().map_or_else(String::new, |message| format!("\n  {message}"));
+            (Exit::NotConverged, "Failed", format!("does not run what is assigned: {error}{message}"))
+        }
+        Pass::Unfinished => {
+            (Exit::NotConverged, "Unfinished", "is still on trial; run it again to go on with the trial".to_owned())
+        }
+    };
+    let mut document =
+        json!({"formatVersion": report::FORMAT_VERSION, "kind": "AgentPass", "node": node.as_str(), "result": state});
+    if let (Pass::Failed { error, message }, Some(fields)) = (pass, document.as_object_mut()) {
+        fields.insert("error".to_owned(), json!(error));
+        fields.insert("message".to_owned(), json!(message));
+    }
+    match format {
+        Format::Text | Format::Markdown => writeln!(terminal.out, "node {node} {text}")?,
+        Format::Json => report::json(&mut terminal.out, &document)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &document)?,
+    }
+    Ok(exit)
+}
+
+/// An address and a port, or a port of loopback.
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse()
+        .map_err(|_| "it is neither a port nor an IP address with a port, as 127.0.0.1:9348 or [::1]:9348".to_owned())
+}
+
+/// A version of a kubelet.
+fn parse_version(text: &str) -> Result<KubeletVersion, String> {
+    KubeletVersion::parse(text).ok_or_else(|| "it is no version of a kubelet, such as v1.36.2".to_owned())
+}

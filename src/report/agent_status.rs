@@ -1,0 +1,172 @@
+//! What an agent has on disk.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::style::{bad, good};
+use super::{FORMAT_VERSION, count};
+use crate::agent::state::{Beyond, Phase};
+use crate::agent::store::{CheckpointFolder, Description};
+use crate::contract::ConfigSource;
+
+/// Writes it for people. `folder`: where it was read.
+///
+/// # Errors
+/// When the writer does.
+pub fn text(out: &mut dyn Write, folder: &str, found: &Description) -> io::Result<()> {
+    let Description { assigned, last_known_good, beyond, checkpoints, problems } = found;
+    let mut line = |name: &str, value: String| writeln!(out, "{:<17}{value}", format!("{name}:"));
+    line("folder", folder.to_owned())?;
+    line("assigned", described(assigned.as_ref()))?;
+    line("active", described(beyond.active.as_ref()))?;
+    line("last known good", described(last_known_good.as_ref()))?;
+    line("state", state(beyond, assigned == last_known_good))?;
+    if let Some(pool) = &beyond.pool {
+        line("pool", pool.clone())?;
+    }
+    line("kubelet", format!("{}, {}", times(beyond.restarts, "restart"), times(beyond.rollbacks, "rollback")))?;
+    if let Some(failure) = &beyond.failure {
+        writeln!(out, "\n{}", bad(&failure.error))?;
+        writeln!(out, "  {}", failure.message)?;
+    }
+    if !checkpoints.is_empty() {
+        writeln!(out, "\ncheckpoints:")?;
+    }
+    for checkpoint in checkpoints {
+        writeln!(out, "  {}", checkpoint_line(checkpoint))?;
+    }
+    if !problems.is_empty() {
+        writeln!(out, "\nproblems:")?;
+    }
+    for problem in problems {
+        writeln!(out, "  {}", bad(problem))?;
+    }
+    Ok(())
+}
+
+/// The same for programs.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn document(folder: &str, found: &Description) -> serde_json::Result<Value> {
+    let mut document = json!({"formatVersion": FORMAT_VERSION, "kind": "AgentStatus", "folder": folder});
+    if let (Some(fields), Value::Object(rest)) = (document.as_object_mut(), serde_json::to_value(found)?) {
+        fields.extend(rest);
+    }
+    Ok(document)
+}
+
+fn times(number: u64, what: &str) -> String {
+    usize::try_from(number).map_or_else(|_| format!("{number} {what}s"), |number| count(number, what))
+}
+
+fn described(source: Option<&ConfigSource>) -> String {
+    let Some(source) = source else { return "local configuration".to_owned() };
+    let map = source.config_map.as_ref();
+    let part = |name: &str, value: Option<&String>| value.map(|value| format!("{name} {value}"));
+    let parts: Vec<String> = [
+        part("uid", map.and_then(|map| map.uid.as_ref())),
+        part("version", map.and_then(|map| map.resource_version.as_ref())),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if parts.is_empty() { source.to_string() } else { format!("{source} ({})", parts.join(", ")) }
+}
+
+fn state(beyond: &Beyond, known_good: bool) -> String {
+    match &beyond.phase {
+        Phase::Settled if beyond.failure.is_some() => bad("on the last known good, since the assignment failed"),
+        Phase::Settled if known_good => good("settled"),
+        Phase::Settled => "settled".to_owned(),
+        Phase::Activating { .. } => "the kubelet is to be restarted".to_owned(),
+        Phase::Trying(trial) => {
+            let health = match (trial.healthy_since, trial.ailing_since) {
+                (_, Some(since)) => format!("unhealthy since {since}"),
+                (Some(since), None) => format!("healthy since {since}"),
+                (None, None) => "not healthy yet".to_owned(),
+            };
+            format!("watched since the restart at {}: {health}", trial.started)
+        }
+    }
+}
+
+fn checkpoint_line(checkpoint: &CheckpointFolder) -> String {
+    let CheckpointFolder { uid, resource_version, named_by, files } = checkpoint;
+    let files: Vec<String> = files
+        .iter()
+        .map(|file| match file.bytes {
+            Some(bytes) => format!("{} ({bytes} bytes)", file.key),
+            None => format!("{} (unreadable)", file.key),
+        })
+        .collect();
+    let named = if named_by.is_empty() { "not in use".to_owned() } else { named_by.join(", ") };
+    format!("{uid}/{resource_version}  {}  {named}", files.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::state::{Failure, FailureKind, Trial};
+    use crate::agent::store::CheckpointFile;
+
+    fn source(name: &str, uid: &str) -> ConfigSource {
+        let mut source = ConfigSource::config_map("nodecfg-system", name, "kubelet");
+        if let Some(map) = &mut source.config_map {
+            (map.uid, map.resource_version) = (Some(uid.to_owned()), Some("7".to_owned()));
+        }
+        source
+    }
+
+    fn shown(found: &Description) -> String {
+        let mut out = Vec::new();
+        text(&mut out, "/var/lib/nodecfg", found).expect("is written");
+        anstream::adapter::strip_str(&String::from_utf8(out).expect("text")).to_string()
+    }
+
+    #[test]
+    fn a_node_on_trial_and_one_that_fell_back() {
+        let started = "2026-03-01T10:00:00Z".parse().expect("a time");
+        let trial = Trial { started, healthy_since: Some(started), ..Trial::default() };
+        let checkpoint = |uid: &str, named_by: Vec<&'static str>, bytes: Option<u64>| CheckpointFolder {
+            uid: uid.to_owned(),
+            resource_version: "7".to_owned(),
+            named_by,
+            files: vec![CheckpointFile { key: "kubelet".to_owned(), bytes }],
+        };
+        let on_trial = Description {
+            assigned: Some(source("new", "u-2")),
+            last_known_good: Some(source("old", "u-1")),
+            beyond: Beyond {
+                phase: Phase::Trying(trial),
+                active: Some(source("new", "u-2")),
+                pool: Some("gpu".to_owned()),
+                restarts: 2,
+                ..Beyond::default()
+            },
+            checkpoints: vec![
+                checkpoint("u-1", vec!["lastKnownGood"], Some(120)),
+                checkpoint("u-2", vec!["assigned", "active"], Some(121)),
+            ],
+            problems: Vec::new(),
+        };
+        let failure = Failure {
+            kind: FailureKind::Trial,
+            error: "failed trial: it died".to_owned(),
+            message: "the kubelet stopped answering 3 times".to_owned(),
+            kubelet: None,
+        };
+        let fell_back = Description {
+            assigned: Some(source("new", "u-2")),
+            beyond: Beyond { failure: Some(failure), restarts: 1, rollbacks: 1, ..Beyond::default() },
+            checkpoints: vec![checkpoint("u-2", vec!["assigned"], None), checkpoint("u-9", vec![], Some(1))],
+            problems: vec!["assigned: there is no checkpoint".to_owned()],
+            ..Description::default()
+        };
+        let both = [on_trial, fell_back, Description::default()];
+        insta::assert_snapshot!("agent-status", both.iter().map(shown).collect::<Vec<_>>().join("\n---\n"));
+        let documents: Vec<_> = both.iter().map(|found| document("/d", found).expect("JSON")).collect();
+        insta::assert_json_snapshot!("agent-status-json", documents);
+    }
+}

@@ -1,0 +1,95 @@
+//! A stand-in for the kubelet: reads its configuration from `--config` and `--config-dir` as the kubelet does, serves
+//! `/healthz` where that says, and behaves as it is told to. It is this test program, started again with its arguments in
+//! the environment, since the test harness takes those of the command line.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::exit;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The folder of the stand-in: its orders and its journal.
+pub const FOLDER: &str = "STAND_IN_FOLDER";
+/// Its `--config`.
+pub const CONFIG: &str = "STAND_IN_CONFIG";
+/// Its `--config-dir`; unset for none.
+pub const CONFIG_DIR: &str = "STAND_IN_CONFIG_DIR";
+
+/// What is wrong with which configuration, told by its `maxPods`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Orders {
+    /// It does not start.
+    pub refuse: Vec<i64>,
+    /// It starts, and dies after so many milliseconds.
+    pub die: BTreeMap<i64, u64>,
+    /// It runs, and is never healthy.
+    pub sick: Vec<i64>,
+}
+
+/// The stand-in itself.
+#[test]
+#[ignore = "this is the kubelet of the other tests"]
+fn kubelet() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let journal = |line: String| {
+        let mut file = OpenOptions::new().create(true).append(true).open(folder.join("journal")).unwrap();
+        file.write_all(format!("{line}\n").as_bytes()).unwrap();
+    };
+    let config = read(Path::new(&std::env::var_os(CONFIG).unwrap()), std::env::var_os(CONFIG_DIR).map(PathBuf::from));
+    let pods = config["maxPods"].as_i64().unwrap();
+    let orders: Orders = serde_json::from_str(&fs::read_to_string(folder.join("orders")).unwrap()).unwrap();
+    if orders.refuse.contains(&pods) {
+        journal(format!("refused {pods}"));
+        exit(1);
+    }
+    let port = u16::try_from(config["healthzPort"].as_i64().unwrap()).unwrap();
+    let listener = listen(port);
+    journal(format!("started {pods}"));
+    if let Some(after) = orders.die.get(&pods).copied() {
+        let folder = folder.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(after));
+            let mut file = OpenOptions::new().create(true).append(true).open(folder.join("journal")).unwrap();
+            file.write_all(format!("died {pods}\n").as_bytes()).unwrap();
+            exit(1);
+        });
+    }
+    let answer = if orders.sick.contains(&pods) {
+        "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 12\r\n\r\nnot well yet"
+    } else {
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
+    };
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { continue };
+        let mut buffer = [0; 1024];
+        let _ = stream.read(&mut buffer);
+        let _ = stream.write_all(answer.as_bytes());
+    }
+}
+
+/// The kubelet before this one may not be gone yet.
+fn listen(port: u16) -> TcpListener {
+    loop {
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(listener) => return listener,
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// The file, with the fields of every `*.conf` of the folder laid over it, in the order of their names.
+fn read(file: &Path, folder: Option<PathBuf>) -> Map<String, Value> {
+    let mut config: Map<String, Value> = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files.into_iter().filter(|file| file.extension().is_some_and(|extension| extension == "conf")) {
+        config.extend(serde_saphyr::from_str::<Map<String, Value>>(&fs::read_to_string(file).unwrap()).unwrap());
+    }
+    config
+}
