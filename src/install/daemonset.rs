@@ -48,7 +48,7 @@ fn pod(pods: &DaemonSet) -> Value {
         // off the one who would take it back.
         "hostNetwork": true,
         "dnsPolicy": "Default",
-        // For host-step, which enters the host by its process 1; systemctl moreover refuses orders from other PID namespaces.
+        // For host-step, which enters the host by its process 1; systemctl moreover reaches systemd from no other PID namespace.
         // A pod has it as a whole, so the agent can see the host's processes, and being root signal them.
         "hostPID": true,
         "nodeSelector": {"kubernetes.io/os": "linux"},
