@@ -90,6 +90,7 @@ pub fn runs(text: &str) -> bool {
 /// Which one a text is.
 pub fn name(text: &str) -> &'static str {
     let names = NAMES.into_iter().filter(|name| runs(&self::text(name, 0)));
-    let found = pods(text).and_then(|pods| names.into_iter().find(|name| self::pods(&self::text(name, 0)) == Some(pods)));
+    let found =
+        pods(text).and_then(|pods| names.into_iter().find(|name| self::pods(&self::text(name, 0)) == Some(pods)));
     if text == LOCAL { "local" } else { found.unwrap_or("unknown") }
 }

@@ -30,12 +30,7 @@ pub struct Snapshot {
 const A_TRIAL: &str = "(how the trial failed)";
 
 impl Snapshot {
-    pub fn of(
-        ledger: &Ledger,
-        status: &NodeConfigStatus,
-        files: &BTreeMap<String, Arc<[u8]>>,
-        runs: &[u8],
-    ) -> Self {
+    pub fn of(ledger: &Ledger, status: &NodeConfigStatus, files: &BTreeMap<String, Arc<[u8]>>, runs: &[u8]) -> Self {
         let mut ledger = ledger.clone();
         let failed_trial = ledger.beyond.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Trial);
         ledger.beyond.restarts = 0;

@@ -13,7 +13,12 @@ use crate::world::{Death, NAMESPACE, When, World};
 #[derive(Debug, Clone)]
 pub enum Action {
     /// A ConfigMap of this name is made or changed so that it holds this content.
-    Put { map: &'static str, content: &'static str, edition: u32, immutable: bool },
+    Put {
+        map: &'static str,
+        content: &'static str,
+        edition: u32,
+        immutable: bool,
+    },
     Delete(&'static str),
     /// `spec.configSource` names this key of this ConfigMap, which may not exist.
     Assign(&'static str, &'static str),
