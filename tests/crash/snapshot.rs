@@ -5,14 +5,15 @@
 //! - `restarts` and `rollbacks`: a restart of the kubelet that was done and not remembered is done again;
 //! - how exactly a trial failed: what was seen of a kubelet depends on when it was looked at. That it failed is compared;
 //! - files that begin with `tmp_` or end with `.nodecfg-unfinished`: nobody reads them, the next write takes their names;
+//! - the file that ends with `.nodecfg-ready`: it is used for what it holds, and otherwise overwritten or left;
 //! - `before` in `agent.json`: what the kubelet's files held when it was written, which only an interrupted save needs;
-//! - the order in `placement.json`, a set of names of contents.
+//! - `placement.json`, which lists what was ever placed: an agent that was away while an assignment came and went never placed it. If something
+//!   was missing from it, a configuration of ours would be taken for the node's own, and that is compared: the file `local`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nodecfg::agent::state::{FailureKind, Ledger, Phase};
-use nodecfg::contract::ConfigSource;
 use nodecfg::nodeconfig::NodeConfigStatus;
 use serde_json::Value;
 
@@ -49,7 +50,7 @@ impl Snapshot {
             condition.last_transition_time = String::new();
             if failed_trial && condition.reason == "TrialFailed" {
                 // What follows is what the kubelet runs now.
-                let rest = condition.message.split_once("; ").map(|(_, rest)| rest.to_owned());
+                let rest = condition.message.rsplit_once("; ").map(|(_, rest)| rest.to_owned());
                 condition.message = format!("{A_TRIAL}; {}", rest.unwrap_or_default());
             }
         }
@@ -61,7 +62,7 @@ impl Snapshot {
         }
         let files = files
             .iter()
-            .filter(|(path, _)| !is_unfinished(path))
+            .filter(|(path, _)| !is_left_out(path))
             .map(|(path, content)| (path.clone(), plain(path, &String::from_utf8_lossy(content))))
             .collect();
         Self { ledger, status, files, runs: String::from_utf8_lossy(runs).into_owned() }
@@ -72,7 +73,7 @@ impl Snapshot {
         let mut found = Vec::new();
         let mut compare = |what: &str, one: String, two: String| {
             if one != two {
-                found.push(format!("{what}\n  without kills: {one}\n  with kills:    {two}"));
+                found.push(format!("{what}\n  untroubled: {one}\n  troubled:   {two}"));
             }
         };
         compare("ledger", format!("{:?}", self.ledger), format!("{:?}", other.ledger));
@@ -87,15 +88,13 @@ impl Snapshot {
         }
         found
     }
-
-    /// What the node is to run.
-    pub fn assigned(&self) -> Option<&ConfigSource> {
-        self.ledger.assigned.as_ref()
-    }
 }
 
-fn is_unfinished(path: &str) -> bool {
-    path.ends_with(".nodecfg-unfinished") || path.split('/').any(|name| name.starts_with("tmp_"))
+fn is_left_out(path: &str) -> bool {
+    path.ends_with("/placement.json")
+        || path.ends_with(".nodecfg-unfinished")
+        || path.ends_with(".nodecfg-ready")
+        || path.split('/').any(|name| name.starts_with("tmp_"))
 }
 
 fn plain(path: &str, text: &str) -> String {
@@ -111,9 +110,6 @@ fn plain(path: &str, text: &str) -> String {
         if beyond["failure"]["kind"] == "trial" {
             beyond["failure"] = Value::from(A_TRIAL);
         }
-    }
-    if let Some(placed) = value.get_mut("placed").and_then(Value::as_array_mut) {
-        placed.sort_by_key(ToString::to_string);
     }
     value.to_string()
 }

@@ -4,7 +4,7 @@
 //! The world knows what every configuration does to a kubelet, which the agent does not, and holds at every moment what must
 //! be so of a node whatever happens to its agent.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ const GRACE: f64 = 40.0;
 /// Everything is faster than in life, and in the same proportions.
 pub fn settings() -> Settings {
     Settings {
-        health_timeout: Duration::from_secs(15),
-        trial_period: Duration::from_secs(60),
+        health_timeout: Duration::from_secs(20),
+        trial_period: Duration::from_secs(40),
         probe_interval: Duration::from_secs(2),
         follow_interval: Duration::from_secs(20),
         resync_interval: Duration::from_secs(30),
@@ -56,7 +56,7 @@ pub enum Death {
 }
 
 /// When it dies next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum When {
     /// At the disk's operation of this number, counted from now.
     Operation(u64),
@@ -116,8 +116,11 @@ pub struct World {
     /// What the keeper asked for, ever.
     asked: u64,
     pub kills: u64,
+    /// When power was lost, lately.
+    blackouts: Vec<Timestamp>,
     born: Option<Timestamp>,
-    faults: Vec<Fault>,
+    /// How the disk fails, and from which operation on.
+    faults: Vec<(Fault, u64)>,
     /// What failed its trial or its restart as far as the agent has remembered, until spec changes.
     failed: Option<ConfigSource>,
     pub history: String,
@@ -169,6 +172,7 @@ impl World {
             doom: None,
             asked: 0,
             kills: 0,
+            blackouts: Vec::new(),
             born: Some(now),
             faults: Vec::new(),
             failed: None,
@@ -236,11 +240,12 @@ impl World {
 
     // ---- the disk
 
-    /// From now on the disk fails like this.
-    pub fn fault(&mut self, fault: Fault) {
-        self.note(&format!("the disk: {fault:?}"));
-        self.faults.push(fault);
-        self.disk.inject(fault, self.disk.operations()..u64::MAX);
+    /// After so many operations, the disk fails like this until it is mended.
+    pub fn fault(&mut self, fault: Fault, operations: u64) {
+        let from = self.disk.operations() + operations;
+        self.note(&format!("the disk, from operation {from} on: {fault:?}"));
+        self.faults.push((fault, from));
+        self.disk.inject(fault, from..u64::MAX);
         self.calm_since = self.now;
     }
 
@@ -267,6 +272,14 @@ impl World {
         self.doom = Some(Doom { when, death, at, moment });
     }
 
+    /// Whether the machine may lose power once more: one that does so for longer than a kubelet may take to be healthy is
+    /// itself a reason to leave a configuration that is on trial.
+    pub fn may_lose_power(&mut self) -> bool {
+        let (now, limit) = (self.now, settings().health_timeout.as_secs_f64() + 5.0);
+        self.blackouts.retain(|moment| since(*moment, now) < limit);
+        self.blackouts.len() < 2
+    }
+
     /// No more deaths.
     pub fn spare(&mut self) {
         self.doom = None;
@@ -282,8 +295,8 @@ impl World {
     }
 
     fn fail_again(&mut self) {
-        for fault in &self.faults {
-            self.disk.inject(*fault, self.disk.operations()..u64::MAX);
+        for (fault, from) in &self.faults {
+            self.disk.inject(*fault, *from..u64::MAX);
         }
     }
 
@@ -314,6 +327,7 @@ impl World {
         self.fail_again();
         self.check_config("after a death");
         if doom.death == Death::Power {
+            self.blackouts.push(self.now);
             // The machine starts its kubelet, agent or no agent.
             if self.answers() {
                 self.alive = self.now;
@@ -651,10 +665,5 @@ impl World {
     /// What the API server has been told.
     pub fn status(&self) -> NodeConfigStatus {
         self.config.as_ref().map(|config| config.status.clone()).unwrap_or_default()
-    }
-
-    /// What is still on its way, for histories.
-    pub fn pending(&self) -> VecDeque<String> {
-        self.queue.iter().map(|((moment, _), message)| format!("{moment} {message:?}")).collect()
     }
 }
