@@ -142,7 +142,7 @@ impl AgentClient {
     /// The node's own NodeConfig; `None` when there is none.
     ///
     /// # Errors
-    /// Every [`ClusterError`] of a request but `NotFound`; when the resource itself is not there, that is `Unexpected`.
+    /// Every [`ClusterError`] of a request but `NotFound`; when the resource itself is not there, that is `DefinitionMissing`.
     pub async fn node_config(&self, patience: Duration) -> Result<Option<Wanted>, ClusterError> {
         let operation = self.own(Verb::Get);
         let call = Call::new(Method::GET, operation.path());
@@ -268,15 +268,10 @@ impl Trouble {
     }
 }
 
-/// Whether it is the CustomResourceDefinition that is missing. An API server answers 404 to a path that it does not know, in
-/// plain text.
+/// Whether it is the CustomResourceDefinition that is missing.
 #[must_use]
 pub fn is_without_resource(error: &ClusterError) -> bool {
-    match error {
-        ClusterError::NotFound { operation } => operation.name.is_none(),
-        ClusterError::Unexpected { message, .. } => message.starts_with("status 404"),
-        _ => false,
-    }
+    matches!(error, ClusterError::DefinitionMissing { .. })
 }
 
 #[derive(Debug, Deserialize)]
