@@ -1,47 +1,50 @@
-//! The permissions that the README asks for are enough, and nothing in them is for nothing.
+//! The permissions that the README asks for, and those that `nodecfg install` gives to agents, are enough, and nothing in
+//! them is for nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::pin::pin;
 use std::process::Command;
+use std::time::Duration;
 
+use futures::StreamExt as _;
+use nodecfg::agent::signals::Announcement;
 use nodecfg::clock;
-use nodecfg::names::PoolName;
-use nodecfg::sandbox::api::{Api, ApiOptions, Rule, User};
+use nodecfg::cluster::AgentClient;
+use nodecfg::cluster::agent::AgentClientOptions;
+use nodecfg::cluster::connect::{ConnectOptions, Environment, connect};
+use nodecfg::contract::{ConfigSource, ConfigStatus};
+use nodecfg::install::{self, Agent, DaemonSet, Host, Installation};
+use nodecfg::names::{NamespaceName, NodeName, PoolName};
+use nodecfg::nodeconfig::{self, NodeConfigStatus};
+use nodecfg::sandbox::api::{Api, ApiOptions, Character, Rule, User};
 use nodecfg::sandbox::face::kubeconfig::Kubeconfig;
 use nodecfg::sandbox::face::serve::{Options, serve};
-use nodecfg::sandbox::face::wire::Wire;
+use nodecfg::sandbox::face::wire::{ApiRequest, Wire};
 use nodecfg::sandbox::kubelets::{self, Kubelets};
 use nodecfg::sandbox::nodes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const TOKEN: &str = "the-readmes-user";
 
 /// A permission: verb, resource, namespace.
 type Grant = (String, String, String);
 
-/// The rules in the README's YAML block, each with its namespace.
-fn rules() -> Vec<Rule> {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let blocks: Vec<&str> = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    let rbac: Vec<&str> = blocks
-        .into_iter()
-        .filter(|block| block.contains("rbac.authorization.k8s.io"))
-        .flat_map(|block| block.split("---\n"))
-        .collect();
+/// The rules of roles, each with its namespace.
+fn rules_of(roles: impl IntoIterator<Item = Value>) -> Vec<Rule> {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     };
     let mut rules = Vec::new();
-    for document in rbac {
-        let document: Value = serde_saphyr::from_str(document).unwrap();
-        let namespace = match document["kind"].as_str().unwrap() {
+    for role in roles {
+        let namespace = match role["kind"].as_str().unwrap() {
             "ClusterRole" => None,
-            "Role" => Some(document["metadata"]["namespace"].as_str().unwrap().to_owned()),
+            "Role" => Some(role["metadata"]["namespace"].as_str().unwrap().to_owned()),
             kind => panic!("{kind}"),
         };
-        for rule in document["rules"].as_array().unwrap() {
+        for rule in role["rules"].as_array().unwrap() {
             rules.push(Rule {
                 verbs: texts(&rule["verbs"]),
                 groups: texts(&rule["apiGroups"]),
@@ -51,6 +54,18 @@ fn rules() -> Vec<Rule> {
         }
     }
     rules
+}
+
+/// The rules in the README's YAML block.
+fn rules() -> Vec<Rule> {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let blocks: Vec<&str> = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let rbac: Vec<&str> = blocks
+        .into_iter()
+        .filter(|block| block.contains("rbac.authorization.k8s.io"))
+        .flat_map(|block| block.split("---\n"))
+        .collect();
+    rules_of(rbac.into_iter().map(|document| serde_saphyr::from_str(document).unwrap()))
 }
 
 fn grants(rules: &[Rule]) -> BTreeSet<Grant> {
@@ -117,4 +132,96 @@ async fn the_readmes_roles_are_enough_and_no_more() {
     assert!(unused.is_empty(), "the README's roles allow more than is used: {unused:?}, used: {used:?}");
 
     kubelets.stop().await;
+}
+
+/// Roles as `nodecfg install` makes them for agents, run as this kind.
+fn agent_rules(agent: Agent) -> Vec<Rule> {
+    let namespace = NamespaceName::new(install::NAMESPACE).unwrap();
+    let objects = install::objects(&Installation { namespace, agent: Some(agent) });
+    rules_of(objects.into_iter().filter(|object| {
+        matches!(object["kind"].as_str(), Some("Role" | "ClusterRole"))
+            && object["metadata"]["labels"]["app.kubernetes.io/component"] == "agent"
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agents_roles_are_enough_and_no_more() {
+    let pods = Agent::DaemonSet(DaemonSet {
+        namespace: NamespaceName::new(install::AGENT_NAMESPACE).unwrap(),
+        image: "agent".to_owned(),
+        host: Host::default(),
+    });
+    every_request_of_an_agent(agent_rules(pods), Vec::new()).await;
+    // What the Node authorizer grants a kubelet, as far as an agent that is called as one has use for it.
+    let by_the_authorizer = [("", "nodes", "get", None), ("", "events", "create", Some("default"))]
+        .into_iter()
+        .chain([("coordination.k8s.io", "leases", "get", Some("kube-node-lease"))])
+        .map(|(group, resource, verb, namespace)| Rule {
+            verbs: vec![verb.to_owned()],
+            groups: vec![group.to_owned()],
+            resources: vec![resource.to_owned()],
+            namespace: namespace.map(str::to_owned),
+        });
+    every_request_of_an_agent(agent_rules(Agent::Systemd), by_the_authorizer.collect()).await;
+}
+
+async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
+    let granted: BTreeSet<Grant> = grants(&rules).union(&grants(&by_others)).cloned().collect();
+    assert_eq!(granted.len(), 8, "{granted:?}");
+    let user = User::with_rules("agent", rules.into_iter().chain(by_others).collect());
+    let api = Api::new(ApiOptions {
+        character: Character::V1_36,
+        tokens: BTreeMap::from([(TOKEN.to_owned(), user)]),
+        ..ApiOptions::default()
+    });
+    let create = |group: &str, resource: &str, namespace: &str, object: Value| {
+        api.create(group, resource, namespace, object, "test").unwrap_or_else(|_| panic!("{resource}"));
+    };
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"kubelet": ""}});
+    create("apiextensions.k8s.io", "customresourcedefinitions", "", nodeconfig::definition());
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": install::NAMESPACE}});
+    create("", "namespaces", "", namespace);
+    create("", "configmaps", install::NAMESPACE, map);
+    create("", "nodes", "", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
+    let source = ConfigSource::config_map(install::NAMESPACE, "a", "kubelet");
+    create(
+        "nodecfg.dev",
+        "nodeconfigs",
+        "",
+        json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": "n1"},
+            "spec": {"configSource": source}}),
+    );
+    let wire = Wire::new();
+    let serving = serve(wire.wrap(api.router()), Options::default()).await.unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let kubeconfig = home.path().join("kubeconfig");
+    Kubeconfig { server: serving.url(), ca_pem: serving.ca_pem().to_owned(), token: TOKEN.to_owned() }
+        .save(&kubeconfig)
+        .unwrap();
+    let options = ConnectOptions { kubeconfig: Some(kubeconfig), context: None };
+    let connection = connect(&options, &Environment::default()).await.unwrap();
+    let node = NodeName::new("n1").unwrap();
+    let client = AgentClient::new(connection.client, &connection.server, node, AgentClientOptions::default());
+
+    let mut seen = pin!(client.follow());
+    let wanted = seen.next().await.unwrap().expect("its NodeConfig");
+    assert!(client.node_config(Duration::from_secs(10)).await.unwrap().is_some());
+    client.config_map(&wanted.source.unwrap().config_map.unwrap()).await.unwrap();
+    assert!(client.node_health().await.is_some());
+    client.report(&NodeConfigStatus { config: Some(ConfigStatus::default()), ..wanted.status }).await.unwrap();
+    let announcement = Announcement { reason: "KubeletConfigChanged", message: "m".to_owned(), warning: false };
+    client.announce(&announcement, clock::now()).await;
+    // The first sight is a list's, and only the next a watch's.
+    assert!(seen.next().await.unwrap().is_some());
+
+    let entries = wire.log.entries();
+    let refused: Vec<String> = entries
+        .iter()
+        .filter(|entry| entry.status.is_some_and(|status| status == 403))
+        .map(ToString::to_string)
+        .collect();
+    assert!(refused.is_empty(), "the agent's roles do not allow: {refused:#?}");
+    let of = |request: &ApiRequest| (request.verb.to_owned(), request.resource.clone(), request.namespace.clone());
+    let used: BTreeSet<Grant> = entries.iter().map(|entry| of(&entry.request)).collect();
+    assert_eq!(used, granted);
 }

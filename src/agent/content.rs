@@ -84,7 +84,8 @@ fn nearest(kubelet: Option<KubeletVersion>) -> (Minor, String) {
             if minor.is_known() && version.major == 1 {
                 return (minor, String::new());
             }
-            let nearest = if minor < OLDEST { OLDEST } else { NEWEST };
+            let older = (version.major, minor) < (1, OLDEST);
+            let nearest = if older { OLDEST } else { NEWEST };
             (nearest, format!(" (nothing is known of kubelet {version}; judged as {nearest})"))
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -32,6 +33,8 @@ mod world;
 
 /// How many steps one event may lead to. Each answer that the keeper gives itself ends something, so they are few.
 const MOST_STEPS: usize = 64;
+/// When to try again what concerns nothing but the disk: to save what was acted upon already, to prune.
+const TIDY_AGAIN: Duration = Duration::from_secs(60);
 
 /// Where the agent keeps things.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +97,12 @@ pub struct Keeper<D> {
     state: State,
     /// The ledger on disk. `None`: not known, because nothing was saved yet or saving failed.
     saved: Option<Ledger>,
+    /// Whether there may be checkpoints that nothing names.
+    unpruned: bool,
+    /// The kubelet of this host, as it was last said.
+    kubelet: Option<KubeletVersion>,
+    /// Where a kubelet on this source answers, once found out.
+    healthz: Option<(Option<ConfigSource>, Healthz)>,
 }
 
 impl<D: Disk> Keeper<D> {
@@ -107,13 +116,15 @@ impl<D: Disk> Keeper<D> {
         let on_local =
             ledger.assigned.is_none() && ledger.beyond.active.is_none() && ledger.beyond.phase == Phase::Settled;
         let placer = Placer::open(&disk, &paths.folder, paths.placement.clone(), on_local)?;
-        Ok(Self { disk, store, placer, state: State::resume(ledger, settings, seed), saved: None })
+        let state = State::resume(ledger, settings, seed);
+        Ok(Self { disk, store, placer, state, saved: None, unpruned: false, kubelet: None, healthz: None })
     }
 
     /// The first event: the agent has looked at what is on disk. `kubelet`: the version that is installed on this host.
     pub fn start(&mut self, kubelet: Option<KubeletVersion>, now: Timestamp) -> Outcome {
+        self.kubelet = kubelet;
         let ledger = &self.state.ledger;
-        let verdict = ledger.assigned.as_ref().map(|assigned| self.judge_checkpoint(assigned, kubelet));
+        let verdict = ledger.assigned.as_ref().map(|assigned| self.judge_checkpoint(assigned));
         let in_place = match self.content(ledger.beyond.active.as_ref()) {
             Ok(active) => self.placer.is_in_place(&self.disk, active.as_deref()).unwrap_or_else(|error| {
                 tracing::warn!(%error, "cannot tell whether the kubelet's configuration is in place");
@@ -133,10 +144,11 @@ impl<D: Disk> Keeper<D> {
         kubelet: Option<KubeletVersion>,
         now: Timestamp,
     ) -> Outcome {
+        self.kubelet = kubelet;
         let fetched = result.and_then(|download| {
             let key = key(&download.source);
             content::check_hash(&download.payload, key, download.content_hash.as_deref())?;
-            let verdict = self.judge(&download.payload, key, kubelet);
+            let verdict = self.judge(&download.payload, key);
             Ok(Box::new(Fetched { download, verdict, node }))
         });
         self.take(Event::Fetched(fetched), now)
@@ -165,6 +177,10 @@ impl<D: Disk> Keeper<D> {
             for effect in step.effects {
                 self.carry_out(effect, &mut outcome.effects, &mut events);
             }
+        }
+        if !self.tidy() {
+            let again = now.checked_add(TIDY_AGAIN).unwrap_or(Timestamp::MAX);
+            outcome.wake = Some(outcome.wake.map_or(again, |wake| wake.min(again)));
         }
         outcome
     }
@@ -212,19 +228,34 @@ impl<D: Disk> Keeper<D> {
             Effect::Probe { node } => out.push(Outward::Probe { node, healthz: self.healthz() }),
             Effect::Report(status) => out.push(Outward::Report(status)),
             Effect::Announce(announcement) => out.push(Outward::Announce(announcement)),
-            // What a ledger on disk may still name is left.
-            Effect::Prune if self.saved.is_some() => {
-                if let Err(error) = self.store.prune(&self.disk, &self.state.ledger) {
-                    tracing::warn!(%error, "old checkpoints remain");
-                }
-            }
-            Effect::Prune => {}
+            Effect::Prune => self.unpruned = true,
         }
+    }
+
+    /// Prunes when that is due. Gives whether the disk is as it should be: otherwise nobody may come to look for long, and
+    /// what was acted upon might be lost in a power failure then.
+    fn tidy(&mut self) -> bool {
+        // What a ledger on disk may still name is left.
+        if self.saved.is_some() && self.unpruned {
+            match self.store.prune(&self.disk, &self.state.ledger) {
+                Ok(()) => self.unpruned = false,
+                Err(error) => tracing::warn!(%error, "old checkpoints remain"),
+            }
+        }
+        self.saved.is_some() && !self.unpruned
     }
 
     /// Puts a target in place. Gives the state files that the kubelet would not start with.
     fn place(&mut self, target: Option<&ConfigSource>) -> Result<Vec<StateFile>, String> {
+        self.healthz = None;
         let ledger = &self.state.ledger;
+        // What is on disk may have changed since it was taken: whatever it is, a kubelet that refuses it does not get it.
+        if let Some(source) = target
+            && let Verdict::NotLoaded { message, .. } | Verdict::NotValid { message, .. } =
+                self.judge_checkpoint(source)
+        {
+            return Err(format!("the kubelet would refuse the checkpoint of {source}: {message}"));
+        }
         let content = self.content(target)?;
         let hurry = ledger.beyond.failure.is_some();
         let good = ledger.last_known_good.as_ref();
@@ -279,23 +310,35 @@ impl<D: Disk> Keeper<D> {
         self.placer.effective(&self.disk, content.as_deref()).map_err(|error| error.to_string())
     }
 
-    fn healthz(&self) -> Healthz {
-        content::healthz(&self.effective(self.state.ledger.beyond.active.as_ref()).unwrap_or_default())
+    /// Where the kubelet answers. Looked up once, since a trial asks every second.
+    fn healthz(&mut self) -> Healthz {
+        let active = &self.state.ledger.beyond.active;
+        if let Some((source, healthz)) = &self.healthz
+            && source == active
+        {
+            return healthz.clone();
+        }
+        let found = self.effective(active.as_ref());
+        let healthz = content::healthz(found.as_deref().unwrap_or_default());
+        if found.is_ok() {
+            self.healthz = Some((active.clone(), healthz.clone()));
+        }
+        healthz
     }
 
-    fn judge_checkpoint(&self, source: &ConfigSource, kubelet: Option<KubeletVersion>) -> Verdict {
+    fn judge_checkpoint(&self, source: &ConfigSource) -> Verdict {
         match self.load(source) {
-            Ok(payload) => self.judge(&payload, key(source), kubelet),
-            Err(message) => Verdict::NotLoaded { message, kubelet: kubelet.map(|version| version.to_string()) },
+            Ok(payload) => self.judge(&payload, key(source)),
+            Err(message) => Verdict::NotLoaded { message, kubelet: self.kubelet.map(|version| version.to_string()) },
         }
     }
 
-    fn judge(&self, payload: &Payload, key: &str, kubelet: Option<KubeletVersion>) -> Verdict {
+    fn judge(&self, payload: &Payload, key: &str) -> Verdict {
         let underneath = self.placer.underneath(&self.disk).unwrap_or_else(|error| {
             tracing::warn!(%error, "judging without what the kubelet has underneath");
             Vec::new()
         });
-        content::judge(payload, key, &underneath, kubelet)
+        content::judge(payload, key, &underneath, self.kubelet)
     }
 }
 

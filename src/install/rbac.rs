@@ -22,7 +22,7 @@ pub(super) fn reconciler(namespace: &str) -> Vec<Value> {
     let mut objects = vec![service_account(RECONCILER, namespace, "reconciler")];
     objects.extend(granted(RECONCILER, "reconciler", None, in_cluster, &subject));
     objects.extend(granted(RECONCILER, "reconciler", Some(namespace), in_namespace, &subject));
-    objects.extend(granted(RECONCILER, "reconciler", Some("default"), EVENTS, &subject));
+    objects.extend(granted(&format!("{RECONCILER}-events"), "reconciler", Some("default"), EVENTS, &subject));
     objects
 }
 
@@ -46,8 +46,8 @@ pub(super) fn agent(namespace: &str, agent_namespace: &str) -> Vec<Value> {
     let mut objects = vec![service_account(AGENT, agent_namespace, "agent")];
     objects.extend(granted(AGENT, "agent", None, &in_cluster, &subject));
     objects.extend(granted(AGENT, "agent", Some(namespace), CONFIG_MAPS, &subject));
-    objects.extend(granted(AGENT, "agent", Some("default"), EVENTS, &subject));
-    objects.extend(granted(AGENT, "agent", Some("kube-node-lease"), leases, &subject));
+    objects.extend(granted(&format!("{AGENT}-events"), "agent", Some("default"), EVENTS, &subject));
+    objects.extend(granted(&format!("{AGENT}-leases"), "agent", Some("kube-node-lease"), leases, &subject));
     objects
 }
 
@@ -73,7 +73,7 @@ fn service_account(name: &str, namespace: &str, component: &str) -> Value {
     })
 }
 
-/// A role and its binding to one subject.
+/// A role and its binding to one subject. A name is used once, since a namespace for ConfigMaps may be any.
 fn granted(name: &str, component: &str, namespace: Option<&str>, rules: &[Rule<'_>], subject: &Value) -> Vec<Value> {
     let rules: Vec<Value> = rules
         .iter()

@@ -125,7 +125,8 @@ impl MemoryDisk {
         found
     }
 
-    /// How many operations there have been, those that failed among them.
+    /// How many operations there have been that change something or make it durable, those that failed among them. Reading
+    /// is not counted.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.lock().operations
@@ -208,7 +209,9 @@ impl MemoryDisk {
         let mut inner = self.lock();
         inner.root();
         let number = inner.operations;
-        inner.operations += 1;
+        if kind != Kind::Look {
+            inner.operations += 1;
+        }
         let strikes = |(fault, range): &(Fault, Range<u64>)| {
             let concerned = match fault {
                 Fault::Killed => true,
@@ -218,7 +221,9 @@ impl MemoryDisk {
                 Fault::ShortWrite => kind == Kind::Write,
                 Fault::RenameLost | Fault::RenameFails => kind == Kind::Rename,
             };
-            (concerned && range.contains(&number)).then_some((*fault, range.start == number))
+            // Who reads dies only of what came before.
+            let struck = range.contains(&number) && (kind != Kind::Look || range.start < number);
+            (concerned && struck).then_some((*fault, range.start == number))
         };
         match inner.faults.iter().find_map(strikes) {
             Some((Fault::Killed, true)) if kind == Kind::Write => Ok((inner, Some(Fault::Killed))),

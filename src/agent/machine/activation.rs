@@ -79,10 +79,8 @@ impl State {
             }
             Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
                 let error = texts::RESTART.to_owned();
-                self.fall_back(
-                    Failure { kind: FailureKind::Restart, error, message: reason.clone(), kubelet: None },
-                    turn,
-                );
+                let message = format!("the kubelet could not be restarted: {reason}");
+                self.fall_back(Failure { kind: FailureKind::Restart, error, message, kubelet: None }, turn);
             }
             Err(problem) => {
                 let volatile = &mut self.volatile;

@@ -241,7 +241,10 @@ impl State {
         }
         // An agent that is killed here finds the same again.
         turn.urgent |= self.ledger != before;
-        turn.effects.push(Effect::Prune);
+        // Until then, what the kubelet ran before is still asked for.
+        if self.ledger.beyond.phase == Phase::Settled {
+            turn.effects.push(Effect::Prune);
+        }
     }
 
     /// How the node was before the kubelet was first touched for what is not settled yet.

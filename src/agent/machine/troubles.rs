@@ -196,3 +196,66 @@ fn without_an_api_server_a_node_starts_from_its_checkpoint() {
     assert!(matches!(&world.state.ledger.beyond.phase, Phase::Trying(trial) if trial.healthy_since.is_some()));
     assert!(world.now > at(0.0));
 }
+
+/// Everything that a person sees of a node with each kind of trouble.
+#[test]
+fn what_people_see() {
+    let mut text = String::new();
+    let mut tell = |title: &str, world: &World| {
+        let status = world.status();
+        let error = world.error();
+        text.push_str(&format!("{title}\n  {} {error}\n", world.told().join(" ")));
+        for condition in status.conditions {
+            let seen = [condition.kind, condition.status, condition.reason, condition.message].join(" ");
+            text.push_str(&format!("  {seen}\n"));
+        }
+        if let Some(last) = world.announcements.last() {
+            text.push_str(&format!("  {} {}\n", last.reason, last.message));
+        }
+    };
+    let new = |behaviour: Behaviour, seconds: f64| {
+        let mut world = world();
+        world.behaviours.insert("new".to_owned(), behaviour);
+        world.assign(Some(source("new")));
+        world.run_for(seconds);
+        world
+    };
+    tell("being restarted", &new(Behaviour::Good, 0.5));
+    tell("on trial", &new(Behaviour::Good, 60.0));
+    tell("ailing", &new(Behaviour::Dies(30), 60.0));
+    tell("good", &new(Behaviour::Good, 700.0));
+    tell("does not come up", &new(Behaviour::Silent, 100.0));
+    tell("comes up not Ready", &new(Behaviour::Unready, 100.0));
+    tell("in a crash loop", &new(Behaviour::Loops, 100.0));
+    tell("dies", &new(Behaviour::Dies(60), 200.0));
+    tell("cannot be restarted", &new(Behaviour::NoRestart, 100.0));
+    let mut full = world();
+    full.faults.disk_full = true;
+    full.assign(Some(source("new")));
+    full.run_for(60.0);
+    tell("disk full", &full);
+    let mut late = new(Behaviour::Good, 100.0);
+    late.faults.disk_full = true;
+    late.run_for(1_000.0);
+    tell("disk full at the end of the trial", &late);
+    let mut read_only = world();
+    read_only.faults.no_place = true;
+    read_only.assign(Some(source("new")));
+    read_only.run_for(60.0);
+    tell("cannot be put in place", &read_only);
+    let mut gone = world();
+    gone.maps.remove("good");
+    gone.run_for(100.0);
+    tell("the ConfigMap is gone", &gone);
+    let mut refused = world();
+    refused.map("bad", "1", super::stories::not_valid());
+    refused.assign(Some(source("bad")));
+    refused.run_for(10.0);
+    tell("refused", &refused);
+    let mut local = world();
+    local.behaviours.insert("local".to_owned(), Behaviour::Silent);
+    local.assign(None);
+    local.run_for(100.0);
+    tell("reset, and the local configuration does not come up", &local);
+    insta::assert_snapshot!(text);
+}

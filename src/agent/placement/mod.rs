@@ -132,7 +132,10 @@ impl Placer {
     pub fn effective(&self, disk: &dyn Disk, content: Content<'_>) -> Result<String, PlacementError> {
         let under = self.underneath(disk)?;
         match (&self.placement, content, under.split_last()) {
-            (_, Some(own), _) => Ok(content::whole(&under, own).unwrap_or_else(|| own.to_owned())),
+            (Placement::File { .. }, Some(own), _) => Ok(own.to_owned()),
+            (Placement::DropIn { .. }, Some(own), _) => {
+                Ok(content::whole(&under, own).unwrap_or_else(|| own.to_owned()))
+            }
             (Placement::File { config }, None, _) => file::local_text(disk, config, &self.local_path()),
             (Placement::DropIn { .. }, None, Some((last, rest))) => {
                 Ok(content::whole(rest, last).unwrap_or_else(|| last.clone()))

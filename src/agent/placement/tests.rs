@@ -189,7 +189,7 @@ fn killed_everywhere(
     assert!(act(&mut placer, &whole));
     let count = whole.operations() - begin;
     for kill in 0..=count {
-        for crash in 0..12 {
+        for crash in 0..6 {
             let disk = fresh();
             let mut placer = open(&disk, mode).unwrap();
             disk.kill_at(disk.operations() + kill);
@@ -243,6 +243,8 @@ fn fault() -> impl Strategy<Value = (Fault, u64, u64)> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
     /// Whatever goes wrong: the kubelet's file is one that was asked for or the provisioned one, whole, and it is the last one
     /// asked for if that was said to be so and power did not fail in a hurry.
     #[test]

@@ -235,7 +235,7 @@ fn killed_everywhere(
     let count = whole.operations() - begin;
     assert!(count > 3, "{count}");
     for kill in 0..=count {
-        for crash in 0..12 {
+        for crash in 0..6 {
             let disk = fresh();
             disk.kill_at(begin + kill);
             assert_eq!(act(&disk).is_ok(), kill == count);
@@ -377,6 +377,8 @@ fn fault() -> impl Strategy<Value = (Fault, u64, u64)> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
     /// Whatever goes wrong, and whenever the power fails: what is loaded was saved, and not before what was last said to be.
     #[test]
     fn nothing_said_to_be_saved_is_lost(

@@ -1,0 +1,96 @@
+//! The configurations of these tests, and what each does to a kubelet.
+
+use std::collections::BTreeMap;
+
+/// What a kubelet does on a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behaviour {
+    Good,
+    /// It would not start; the agent must see that beforehand.
+    Refused,
+    /// Never answers.
+    Silent,
+    /// Answers for 20 s from when it was first started on it.
+    Dies,
+    /// Answers for 5 s and is gone for 5 s, again and again.
+    Loops,
+    /// Answers; its Node is never Ready.
+    Unready,
+    /// The command that restarts it fails.
+    NoRestart,
+}
+
+/// What the node was provisioned with.
+pub const LOCAL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n";
+
+/// All of them, by name. The tens of maxPods say what a kubelet does on one.
+pub const NAMES: [&str; 12] = [
+    "good-a",
+    "good-b",
+    "good-c",
+    "unknown-field",
+    "bad-value",
+    "bad-yaml",
+    "silent",
+    "dies",
+    "loops",
+    "unready",
+    "no-restart",
+    "empty",
+];
+
+/// The text of a configuration. `edition`: what was changed in place differs in it.
+pub fn text(name: &str, edition: u32) -> String {
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    let pods = match name {
+        "good-a" => 1_000,
+        "good-b" => 1_010,
+        "good-c" => 1_020,
+        "unknown-field" => 1_030,
+        "silent" => 2_000,
+        "dies" => 2_010,
+        "loops" => 2_020,
+        "unready" => 2_030,
+        "no-restart" => 2_040,
+        "bad-yaml" => return format!("maxPods: [{edition}\n"),
+        "empty" => return String::new(),
+        _ => return format!("{head}maxPods: -5\npodsPerCore: {edition}\n"),
+    };
+    let more = if name == "unknown-field" { "noSuchFieldAnywhere: 1\n" } else { "" };
+    format!("{head}maxPods: {pods}\npodsPerCore: {edition}\n{more}")
+}
+
+/// The payload of a ConfigMap.
+pub fn payload(name: &str, edition: u32) -> BTreeMap<String, String> {
+    BTreeMap::from([("kubelet".to_owned(), text(name, edition)), ("README".to_owned(), format!("{name}\n"))])
+}
+
+fn pods(text: &str) -> Option<i64> {
+    text.lines().find_map(|line| line.strip_prefix("maxPods: "))?.parse().ok()
+}
+
+/// What a kubelet does on it.
+pub fn behaviour(text: &str) -> Behaviour {
+    match pods(text) {
+        Some(2_000) => Behaviour::Silent,
+        Some(2_010) => Behaviour::Dies,
+        Some(2_020) => Behaviour::Loops,
+        Some(2_030) => Behaviour::Unready,
+        Some(2_040) => Behaviour::NoRestart,
+        Some(pods) if pods > 0 => Behaviour::Good,
+        _ => Behaviour::Refused,
+    }
+}
+
+/// Whether a kubelet starts with it.
+pub fn runs(text: &str) -> bool {
+    behaviour(text) != Behaviour::Refused
+}
+
+/// Which one a text is.
+pub fn name(text: &str) -> &'static str {
+    let names = NAMES.into_iter().filter(|name| runs(&self::text(name, 0)));
+    let found =
+        pods(text).and_then(|pods| names.into_iter().find(|name| self::pods(&self::text(name, 0)) == Some(pods)));
+    if text == LOCAL { "local" } else { found.unwrap_or("unknown") }
+}
