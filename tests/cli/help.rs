@@ -5,9 +5,20 @@ use crate::program::{run, shows};
 #[test]
 fn help_of_every_command() {
     let folder = tempfile::tempdir().unwrap();
-    for command in
-        ["", "validate", "diff", "sync", "verify", "status", "install", "sandbox", "explain", "schema", "completions"]
-    {
+    for command in [
+        "",
+        "validate",
+        "diff",
+        "sync",
+        "verify",
+        "status",
+        "install",
+        "sandbox",
+        "explain",
+        "schema",
+        "crd",
+        "completions",
+    ] {
         let shown = run(folder.path(), &format!("{command} --help"));
         let name = if command.is_empty() { "help".to_owned() } else { format!("help-{command}") };
         shows!(name, shown.shown());
