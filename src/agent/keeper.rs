@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -32,6 +33,8 @@ mod world;
 
 /// How many steps one event may lead to. Each answer that the keeper gives itself ends something, so they are few.
 const MOST_STEPS: usize = 64;
+/// When to try again what concerns nothing but the disk: to save what was acted upon already, to prune.
+const TIDY_AGAIN: Duration = Duration::from_secs(60);
 
 /// Where the agent keeps things.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +97,8 @@ pub struct Keeper<D> {
     state: State,
     /// The ledger on disk. `None`: not known, because nothing was saved yet or saving failed.
     saved: Option<Ledger>,
+    /// Whether there may be checkpoints that nothing names.
+    unpruned: bool,
     /// The kubelet of this host, as it was last said.
     kubelet: Option<KubeletVersion>,
     /// Where a kubelet on this source answers, once found out.
@@ -112,7 +117,7 @@ impl<D: Disk> Keeper<D> {
             ledger.assigned.is_none() && ledger.beyond.active.is_none() && ledger.beyond.phase == Phase::Settled;
         let placer = Placer::open(&disk, &paths.folder, paths.placement.clone(), on_local)?;
         let state = State::resume(ledger, settings, seed);
-        Ok(Self { disk, store, placer, state, saved: None, kubelet: None, healthz: None })
+        Ok(Self { disk, store, placer, state, saved: None, unpruned: false, kubelet: None, healthz: None })
     }
 
     /// The first event: the agent has looked at what is on disk. `kubelet`: the version that is installed on this host.
@@ -173,6 +178,10 @@ impl<D: Disk> Keeper<D> {
                 self.carry_out(effect, &mut outcome.effects, &mut events);
             }
         }
+        if !self.tidy() {
+            let again = now.checked_add(TIDY_AGAIN).unwrap_or(Timestamp::MAX);
+            outcome.wake = Some(outcome.wake.map_or(again, |wake| wake.min(again)));
+        }
         outcome
     }
 
@@ -219,14 +228,21 @@ impl<D: Disk> Keeper<D> {
             Effect::Probe { node } => out.push(Outward::Probe { node, healthz: self.healthz() }),
             Effect::Report(status) => out.push(Outward::Report(status)),
             Effect::Announce(announcement) => out.push(Outward::Announce(announcement)),
-            // What a ledger on disk may still name is left.
-            Effect::Prune if self.saved.is_some() => {
-                if let Err(error) = self.store.prune(&self.disk, &self.state.ledger) {
-                    tracing::warn!(%error, "old checkpoints remain");
-                }
-            }
-            Effect::Prune => {}
+            Effect::Prune => self.unpruned = true,
         }
+    }
+
+    /// Prunes when that is due. Gives whether the disk is as it should be: otherwise nobody may come to look for long, and
+    /// what was acted upon might be lost in a power failure then.
+    fn tidy(&mut self) -> bool {
+        // What a ledger on disk may still name is left.
+        if self.saved.is_some() && self.unpruned {
+            match self.store.prune(&self.disk, &self.state.ledger) {
+                Ok(()) => self.unpruned = false,
+                Err(error) => tracing::warn!(%error, "old checkpoints remain"),
+            }
+        }
+        self.saved.is_some() && !self.unpruned
     }
 
     /// Puts a target in place. Gives the state files that the kubelet would not start with.

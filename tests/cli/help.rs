@@ -19,6 +19,7 @@ fn help_of_every_command() {
         "sandbox",
         "explain",
         "schema",
+        "crd",
         "completions",
     ] {
         let shown = run(folder.path(), &format!("{command} --help"));

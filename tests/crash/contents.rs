@@ -10,9 +10,9 @@ pub enum Behaviour {
     Refused,
     /// Never answers.
     Silent,
-    /// Answers for 20 s.
+    /// Answers for 20 s from when it was first started on it.
     Dies,
-    /// Answers for 5 s and is gone for 3 s, again and again.
+    /// Answers for 5 s and is gone for 5 s, again and again.
     Loops,
     /// Answers; its Node is never Ready.
     Unready,

@@ -108,6 +108,8 @@ pub struct World {
     // The kubelet.
     runs: Arc<[u8]>,
     started: Timestamp,
+    /// When it was first started on each content.
+    tried: BTreeMap<Vec<u8>, Timestamp>,
     alive: Timestamp,
     /// Contents that are or were assigned, so that the kubelet may be found on them.
     known: BTreeSet<Vec<u8>>,
@@ -167,6 +169,7 @@ impl World {
             versions: 100,
             runs: local,
             started: now - SignedDuration::from_secs(2_000),
+            tried: BTreeMap::new(),
             alive: now,
             known: BTreeSet::from([contents::LOCAL.as_bytes().to_vec()]),
             doom: None,
@@ -496,6 +499,7 @@ impl World {
         self.check_config("when the kubelet starts");
         let Some(content) = self.disk.content(Path::new(CONFIG)) else { return };
         self.runs = content;
+        self.tried.entry(self.runs.to_vec()).or_insert(self.now);
         self.started = self.now;
     }
 
@@ -509,8 +513,8 @@ impl World {
             _ if age < START => false,
             Behaviour::Good | Behaviour::Unready => true,
             Behaviour::Silent | Behaviour::NoRestart | Behaviour::Refused => false,
-            Behaviour::Dies => age < 20.0,
-            Behaviour::Loops => age % 8.0 < 5.0,
+            Behaviour::Dies => since(self.tried.get(&*self.runs).copied().unwrap_or(self.now), self.now) < 20.0,
+            Behaviour::Loops => age % 10.0 < 5.0,
         }
     }
 
