@@ -323,3 +323,7 @@ fn reason(error: &FetchError) -> &str {
         | FetchError::HashDiffers(text) => text,
     }
 }
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

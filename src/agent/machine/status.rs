@@ -42,7 +42,7 @@ impl State {
             }
             // It may have arrived all the same.
             Err(_) => {
-                volatile.report.backoff.fail(&mut volatile.rng, now);
+                volatile.report.backoff.fail(&mut volatile.chance, now);
                 volatile.report.known = None;
             }
         }
