@@ -10,6 +10,7 @@ use crate::nodeconfig::NodeConfigStatus;
 
 /// What happens to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Event {
     /// The agent has started, with its ledger as it was saved.
     Started {

@@ -51,34 +51,42 @@ pub(super) struct ClusterArgs {
     /// How long to retry a request while the API server is overloaded or away.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     request_timeout: Duration,
+}
+
+/// Where the assignments of the cluster are.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub(super) struct BindingArgs {
     /// Where the assignments are: node (Node.spec.configSource, for kubelets up to 1.23), nodeconfig (NodeConfigs, for node
     /// agents), or auto (what the API server keeps).
     #[arg(long, value_enum, default_value_t, value_name = "BINDING", hide_possible_values = true)]
     binding: BindingChoice,
 }
 
+impl BindingArgs {
+    /// Finds out where the assignments are, unless the command line says.
+    pub(super) async fn bind(self, reader: ClusterReader) -> Result<ClusterReader, Failure> {
+        Ok(reader.bound(self.binding.wanted()).await?)
+    }
+}
+
 impl ClusterArgs {
-    /// Makes a reader that keeps the labels that `keys` names.
+    /// Makes a reader that keeps the labels that `keys` names. Sends nothing.
     pub(super) async fn reader(&self, keys: LabelKeys) -> Result<ClusterReader, Failure> {
         let options = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
         let connection = connect(&options, &Environment::capture()).await?;
-        self.reader_over(connection.client, &connection.server, keys).await
+        Ok(self.reader_over(connection.client, &connection.server, keys))
     }
 
     /// The same over a client that is there already.
-    pub(super) async fn reader_over(
-        &self,
-        client: kube::Client,
-        server: &str,
-        keys: LabelKeys,
-    ) -> Result<ClusterReader, Failure> {
+    pub(super) fn reader_over(&self, client: kube::Client, server: &str, keys: LabelKeys) -> ClusterReader {
         let options = ReaderOptions {
             label_keys: keys,
             patience: self.request_timeout,
             seed: fastrand::u64(..),
             ..ReaderOptions::default()
         };
-        Ok(ClusterReader::new(client, server, options).bound(self.binding.wanted()).await?)
+        ClusterReader::new(client, server, options)
     }
 
     /// The namespace that the command line names, if it names one.

@@ -1,6 +1,6 @@
 //! `nodecfg diff`: what a sync would do.
 
-use super::cluster_args::{ClusterArgs, label_keys};
+use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::repository_args::RepositoryArgs;
 use super::{Exit, Failure, Terminal, run};
@@ -19,6 +19,8 @@ pub(super) struct Args {
     allowances: Allowances,
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[command(flatten)]
+    binding: BindingArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -32,6 +34,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let loaded = args.repository.load()?;
     warn(&loaded, verbose, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
+    let reader = args.binding.bind(reader).await?;
     let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, false, terminal)?;
     let Planned { plan, .. } =

@@ -231,3 +231,93 @@ fn parse_image(text: &str) -> Result<String, String> {
     }
     Ok(text.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// What `nodecfg` with these arguments would be told.
+    fn told<'a>(arguments: impl IntoIterator<Item = &'a str>) -> clap::ArgMatches {
+        let words: Vec<&str> = std::iter::once("nodecfg").chain(arguments).collect();
+        Cli::command().try_get_matches_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    fn path(matches: &clap::ArgMatches, argument: &str) -> String {
+        matches.get_raw(argument).and_then(|mut all| all.next()).expect(argument).to_string_lossy().into_owned()
+    }
+
+    fn hosts() -> [Host; 2] {
+        let odd = Host {
+            kubelet_config: "/etc/kubernetes/kubelet/config.json".to_owned(),
+            kubelet_config_dir: Some("/etc/kubernetes/kubelet.conf.d".to_owned()),
+            kubelet_root: "/data/kubelet root".to_owned(),
+            listen: SocketAddr::from(([0, 0, 0, 0], 9999)),
+        };
+        [Host::default(), odd]
+    }
+
+    fn agrees(agent: &clap::ArgMatches, host: &Host) {
+        assert_eq!(path(agent, "kubelet_config"), host.kubelet_config);
+        assert_eq!(path(agent, "store_dir"), "/var/lib/nodecfg");
+        assert_eq!(agent.get_one("listen"), Some(&host.listen));
+        match &host.kubelet_config_dir {
+            Some(folder) => {
+                assert_eq!(
+                    (path(agent, "activation").as_str(), &path(agent, "kubelet_config_dir")),
+                    ("drop-in", folder)
+                );
+            }
+            None => assert_eq!(path(agent, "activation"), "file"),
+        }
+    }
+
+    #[test]
+    fn the_pods_containers_are_started_as_the_agent_expects() {
+        for host in hosts() {
+            let agent = Agent::DaemonSet(DaemonSet {
+                namespace: NamespaceName::new(AGENT_NAMESPACE).expect("a name"),
+                image: "agent".to_owned(),
+                host: host.clone(),
+            });
+            let namespace = NamespaceName::new(NAMESPACE).expect("a name");
+            let objects = install::objects(&Installation { namespace, agent: Some(agent) });
+            let pod = &objects.last().expect("the DaemonSet")["spec"]["template"]["spec"];
+            let started = |index: usize| {
+                let arguments = pod["containers"][index]["args"].as_array().expect("arguments");
+                told(arguments.iter().map(|argument| argument.as_str().expect("text")))
+            };
+            let (agent, step) = (started(0), started(1));
+            let agent = agent.subcommand_matches("agent").expect("the agent");
+            let step = step.subcommand_matches("agent").and_then(|agent| agent.subcommand_matches("host-step"));
+            let step = step.expect("the host step");
+            agrees(agent, &host);
+            assert!(agent.subcommand().is_none());
+            assert_eq!(path(agent, "host_step"), path(step, "socket"));
+            assert_eq!(path(step, "kubelet_root_dir"), format!("/proc/1/root{}", host.kubelet_root));
+            for (argument, does) in [("restart_command", "restart"), ("stop_command", "stop")] {
+                assert_eq!(path(step, argument), format!("nsenter -t 1 -m -- systemctl {does} kubelet"));
+            }
+            // The node's name comes by the environment.
+            assert_eq!(pod["containers"][0]["env"][0]["name"], "NODE_NAME");
+        }
+    }
+
+    #[test]
+    fn the_unit_starts_the_agent_as_it_expects() {
+        for host in hosts() {
+            let unit = install::unit("/usr/local/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &host);
+            let start = unit.split("\nExecStart=").nth(1).and_then(|rest| rest.split("\nRestart=").next());
+            // systemd joins lines and splits words as a shell does, as far as these words go.
+            let words = shlex::split(&start.expect("a command").replace("\\\n", " ")).expect("words");
+            assert_eq!(words.first().map(String::as_str), Some("/usr/local/bin/nodecfg"));
+            let matches = told(words.iter().skip(1).map(String::as_str));
+            let agent = matches.subcommand_matches("agent").expect("the agent");
+            agrees(agent, &host);
+            assert_eq!(path(agent, "kubeconfig"), "/etc/kubernetes/kubelet.conf");
+            assert_eq!(path(agent, "kubelet_root_dir"), host.kubelet_root);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::cluster_args::ClusterArgs;
+use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::{Exit, Failure, Terminal};
 use crate::cluster::LabelKeys;
 use crate::cluster::observe::look;
@@ -21,6 +21,8 @@ use crate::report::{self, Format};
 pub(super) struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[command(flatten)]
+    binding: BindingArgs,
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -29,6 +31,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     if matches!(format, Format::Text | Format::Markdown) {
         writeln!(terminal.err, "{}\n", progress::place(namespace, reader.server()))?;
     }
+    let reader = args.binding.bind(reader).await?;
     let observed = look(&reader, namespace.map(NamespaceName::as_str)).await?;
     let mut rows: Vec<Row> = observed.nodes.values().map(|node| row(node, &observed)).collect();
     rows.sort_by(|a, b| (a.pool.is_none(), &a.pool, &a.node).cmp(&(b.pool.is_none(), &b.pool, &b.node)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::cluster_args::{ClusterArgs, label_keys, parse_duration};
+use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Audience, Purpose};
@@ -45,6 +45,8 @@ pub(super) struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
+    binding: BindingArgs,
+    #[command(flatten)]
     sandbox: SandboxArgs,
 }
 
@@ -64,9 +66,10 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let keys = label_keys(&loaded.desired);
     let sandbox = args.sandbox.fitted(&loaded, terminal).await?;
     let reader = match &sandbox {
-        Some(sandbox) => args.cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys).await?,
+        Some(sandbox) => args.cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
         None => args.cluster.reader(keys).await?,
     };
+    let reader = args.binding.bind(reader).await?;
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
     let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
     run::open(&run::scene(&loaded, &namespace, server), format, !args.dry_run, terminal)?;

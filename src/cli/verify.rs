@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cluster_args::{ClusterArgs, label_keys, parse_duration};
+use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn};
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Audience, Purpose};
@@ -25,6 +25,8 @@ pub(super) struct Args {
     timeout: Option<Duration>,
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[command(flatten)]
+    binding: BindingArgs,
 }
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -32,6 +34,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let loaded = args.repository.load()?;
     warn(&loaded, verbose, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
+    let reader = args.binding.bind(reader).await?;
     let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, true, terminal)?;
     let mut stop = run::stop_on_signals(terminal.foot.clone());

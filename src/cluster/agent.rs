@@ -142,7 +142,7 @@ impl AgentClient {
     /// The node's own NodeConfig; `None` when there is none.
     ///
     /// # Errors
-    /// Every [`ClusterError`] of a request but `NotFound`; when the resource itself is not there, that is `Unexpected`.
+    /// Every [`ClusterError`] of a request but `NotFound`.
     pub async fn node_config(&self, patience: Duration) -> Result<Option<Wanted>, ClusterError> {
         let operation = self.own(Verb::Get);
         let call = Call::new(Method::GET, operation.path());
@@ -246,12 +246,13 @@ struct Trouble {
 impl Trouble {
     fn met(&mut self, error: &ClusterError) {
         self.attempts = self.attempts.saturating_add(1);
-        let (text, help) = if is_without_resource(error) {
-            let help = "nodecfg install adds it; until then the node keeps what it has";
-            ("the cluster has no resource nodeconfigs.nodecfg.dev".to_owned(), help.to_owned())
-        } else {
-            (error.to_string(), error.help())
+        let help = match error {
+            ClusterError::DefinitionMissing { .. } => {
+                "`nodecfg install` adds it; until then the node keeps what it has".to_owned()
+            }
+            _ => error.help(),
         };
+        let text = error.to_string();
         if self.said.as_ref() == Some(&text) {
             tracing::debug!(attempts = self.attempts, "{text}");
         } else {
@@ -265,17 +266,6 @@ impl Trouble {
             tracing::info!("the NodeConfig is followed again");
         }
         self.attempts = 0;
-    }
-}
-
-/// Whether it is the CustomResourceDefinition that is missing. An API server answers 404 to a path that it does not know, in
-/// plain text.
-#[must_use]
-pub fn is_without_resource(error: &ClusterError) -> bool {
-    match error {
-        ClusterError::NotFound { operation } => operation.name.is_none(),
-        ClusterError::Unexpected { message, .. } => message.starts_with("status 404"),
-        _ => false,
     }
 }
 

@@ -54,7 +54,7 @@ fn name_of(wanted: &Wanted) -> Option<String> {
 async fn the_node_config_is_followed_from_before_its_resource_is_there() {
     let (api, client) = cluster();
     let error = client.node_config(Duration::from_millis(50)).await.expect_err("there is no such resource");
-    assert!(is_without_resource(&error), "{error}");
+    assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
     let mut seen = pin!(client.follow());
     // It waits, rather than to take a missing resource for an answer.
     assert!(tokio::time::timeout(Duration::from_millis(100), seen.next()).await.is_err());

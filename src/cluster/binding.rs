@@ -13,8 +13,9 @@ use super::list::{Collection, any};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
-use super::wire::{LabelKeys, WireMetadata, WireNode};
+use super::wire::{Anything, LabelKeys, WireMetadata, WireNode};
 use crate::contract::{ConfigSource, KUBELET_KEY};
+use crate::install;
 use crate::names::NodeName;
 use crate::observed::ServerVersion;
 
@@ -30,18 +31,18 @@ pub enum Binding {
 
 impl Binding {
     /// Where ConfigMaps go when nothing else is said: the Node authorizer lets a kubelet read what its own Node names,
-    /// wherever that is; agents may read nothing but their own namespace.
+    /// wherever that is; agents may read ConfigMaps of this one namespace.
     #[must_use]
     pub fn default_namespace(self) -> &'static str {
         match self {
             Self::Node => "kube-system",
-            Self::NodeConfig => AGENT_NAMESPACE,
+            Self::NodeConfig => install::NAMESPACE,
         }
     }
 }
 
-/// The namespace of the node agents, and of the ConfigMaps that they may read.
-pub const AGENT_NAMESPACE: &str = "nodecfg-system";
+/// Discovery of the group and version of NodeConfigs.
+const NODE_CONFIGS_API: &str = "/apis/nodecfg.dev/v1alpha1";
 
 /// What is known about the binding, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,23 +99,44 @@ impl ClusterReader {
             None => self.check().await?.0.binding,
         };
         let operation = Operation::on_all(Verb::List, Resource::NodeConfigs, None);
-        let node_configs = || any(&self.transport, Collection::all(operation.clone()), |wire: WireMetadata| Some(wire));
         match (binding, wanted) {
             (Binding::NodeConfig, _) => {
-                node_configs().await?;
+                self.any_node_config(&operation).await?;
             }
-            (Binding::Node, None) => match node_configs().await {
-                Ok(None) | Err(ClusterError::DefinitionMissing { .. }) => {}
-                // Who may not see them has none to do with.
-                Err(error @ (ClusterError::Forbidden { .. } | ClusterError::Unexpected { .. })) => {
-                    tracing::debug!("whether there are NodeConfigs is not known: {error}");
+            (Binding::Node, None) if self.knows_node_configs(&operation).await? => {
+                match self.any_node_config(&operation).await {
+                    Ok(false) => {}
+                    Ok(true) => return Err(ClusterError::BindingUnclear { operation: Box::new(operation) }),
+                    // Who may not see them has nothing to do with them.
+                    Err(error @ ClusterError::Forbidden { .. }) => tracing::info!("{error}; Nodes it is"),
+                    Err(error) => return Err(error),
                 }
-                Ok(Some(_)) => return Err(ClusterError::BindingUnclear { operation: Box::new(operation) }),
-                Err(error) => return Err(error),
-            },
-            (Binding::Node, Some(_)) => {}
+            }
+            (Binding::Node, _) => {}
         }
         Ok(Self { binding, ..self })
+    }
+
+    /// Whether there are NodeConfigs.
+    async fn any_node_config(&self, operation: &Operation) -> Result<bool, ClusterError> {
+        let collection = Collection::all(operation.clone());
+        Ok(any(&self.transport, collection, |wire: WireMetadata| Some(wire)).await?.is_some())
+    }
+
+    /// Whether the server knows the resource. Asked of discovery, which everybody may read, so that clusters without it need
+    /// no permission for it.
+    async fn knows_node_configs(&self, operation: &Operation) -> Result<bool, ClusterError> {
+        let call = Call::new(Method::GET, NODE_CONFIGS_API.to_owned());
+        match self.transport.call(operation, &call, Whole::<Anything>::new).await {
+            Ok(_) => Ok(true),
+            Err(
+                ClusterError::DefinitionMissing { .. }
+                | ClusterError::Forbidden { .. }
+                | ClusterError::Invalid { .. }
+                | ClusterError::Unexpected { .. },
+            ) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Where the assignments of this cluster are.
@@ -125,10 +147,11 @@ impl ClusterReader {
 
     /// Finds out whether the server keeps the field, with any Node there is.
     async fn check(&self) -> Result<(BindingCheck, Option<NodeName>), ClusterError> {
+        // First, since whoever reaches a server at all may read it.
+        let version = self.server_version().await?;
         let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
         let keep = |wire: WireMetadata| NodeName::new(wire.metadata.name).ok();
         let node = any(&self.transport, nodes, keep).await?;
-        let version = self.server_version().await?;
         let check = match &node {
             Some(node) => self.check_binding(node, &version).await?,
             None => by_version(&version),

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::binding::AGENT_NAMESPACE;
 use super::operation::{Operation, Resource};
+use crate::install;
 
 /// Why no connection to the server could be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -293,7 +293,7 @@ impl ClusterError {
                 kubectl create token <serviceaccount>), then check with: kubectl auth whoami"
                 .to_owned(),
             Self::Forbidden { operation, .. } => format!("grant it with this rule:\n{}", rbac_rule(operation)),
-            Self::NamespaceMissing { namespace, .. } if namespace == AGENT_NAMESPACE => {
+            Self::NamespaceMissing { namespace, .. } if namespace == install::NAMESPACE => {
                 "nodecfg install makes it, with the CustomResourceDefinition and the roles that belong to it: nodecfg install \
                  --dry-run shows what that is. Or name another namespace in nodecfg.yaml under spec.namespace or with \
                  --namespace"

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
@@ -20,12 +21,14 @@ use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::names::{FleetName, NodeName};
 use crate::nodeconfig;
 use crate::observed::{Node, NodeHalf};
-use crate::sandbox::api::{Api, ApiOptions, Character};
+use crate::sandbox::api::{Api, ApiOptions, Character, Face};
+use crate::sandbox::face::ServerFace;
 
 const GROUP: &str = "nodecfg.dev";
 
 fn api(character: Character, nodes: &[&str]) -> Api {
-    let api = Api::new(ApiOptions { character, ..ApiOptions::default() });
+    let face = Some(Arc::new(ServerFace::new(character)) as Arc<dyn Face>);
+    let api = Api::new(ApiOptions { character, face, ..ApiOptions::default() });
     for node in nodes {
         create(&api, "", "nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}));
     }
@@ -184,16 +187,18 @@ async fn a_node_gets_its_node_config_when_it_is_assigned() {
 }
 
 #[tokio::test]
-async fn a_node_config_of_an_earlier_node_is_not_touched() {
-    let (api, reader) = cluster(&["n1"]).await;
+async fn a_node_config_of_another_node_is_not_touched() {
+    // An earlier Node of the same name would do as well, were there not the garbage collector.
+    let (api, reader) = cluster(&["n1", "n2"]).await;
     let (writer, _held) = writer(&reader).await;
     let (n1, uid) = (name("n1"), uid_of(&api, "n1"));
-    let owned_by = |uid: &str| json!({"name": "n1", "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}]});
-    let object = |metadata: Value| {
-        json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig",
-        "metadata": metadata, "spec": {"configSource": source("old")}})
+    let owned_by = |nodes: &[&str]| {
+        let owner = |node: &&str| json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid_of(&api, node)});
+        let metadata = json!({"name": "n1", "ownerReferences": nodes.iter().map(owner).collect::<Vec<_>>()});
+        json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": metadata,
+            "spec": {"configSource": source("old")}})
     };
-    create(&api, GROUP, "nodeconfigs", object(owned_by("an-earlier-one")));
+    create(&api, GROUP, "nodeconfigs", owned_by(&["n2"]));
     let node = reader.node(&n1).await.expect("an answer").expect("a node");
     assert_eq!((node.half, &node.source), (NodeHalf::Outlived, &None));
     for from in [None, Some("old")] {
@@ -203,12 +208,9 @@ async fn a_node_config_of_an_earlier_node_is_not_touched() {
     assert_eq!(node_config(&api, "n1")["spec"]["configSource"], json!(source("old")));
 
     // Made by hand, owned by nobody, or by others first: it is the Node's, and patched where it is as expected.
-    let mut shared = owned_by(&uid);
-    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"});
-    shared["ownerReferences"].as_array_mut().expect("a list").insert(0, other);
-    for metadata in [json!({"name": "n1"}), shared] {
+    for owners in [&[][..], &["n2", "n1"]] {
         delete(&reader, "n1").await;
-        create(&api, GROUP, "nodeconfigs", object(metadata));
+        create(&api, GROUP, "nodeconfigs", owned_by(owners));
         let error = writer.patch_node(&n1, &assign(&uid, None, Some("a"))).await.expect_err("not as expected");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
         let patched = writer.patch_node(&n1, &assign(&uid, Some("old"), Some("a"))).await;

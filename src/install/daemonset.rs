@@ -11,9 +11,10 @@ use super::{AGENT, DaemonSet, Host, STORE, agent_arguments, labels};
 /// Where the two containers meet.
 const SOCKET_FOLDER: &str = "/run/nodecfg";
 const SOCKET: &str = "/run/nodecfg/host-step.sock";
-/// Where the host's /proc is in the privileged container. By it this container reaches the host's file system, so that the pod
-/// needs no `hostPID`, with which the agent, being root, could signal the host's processes.
-const HOST_PROC: &str = "/host/proc";
+/// Runs a command in the host's mount namespace, which is that of its process 1.
+const ON_HOST: &str = "nsenter -t 1 -m --";
+/// The host's file system, by way of its process 1.
+const HOST_ROOT: &str = "/proc/1/root";
 /// Where client libraries look for a ServiceAccount's token.
 const TOKEN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -47,6 +48,9 @@ fn pod(pods: &DaemonSet) -> Value {
         // off the one who would take it back.
         "hostNetwork": true,
         "dnsPolicy": "Default",
+        // For host-step, which enters the host by its process 1; systemctl moreover reaches systemd from no other PID namespace.
+        // A pod has it as a whole, so the agent can see the host's processes, and being root signal them.
+        "hostPID": true,
         "nodeSelector": {"kubernetes.io/os": "linux"},
         // Nodes that are not Ready, under pressure or drained are nodes with a kubelet all the same.
         "tolerations": [{"operator": "Exists"}],
@@ -104,7 +108,6 @@ fn agent(pods: &DaemonSet) -> Value {
 }
 
 fn host_step(pods: &DaemonSet) -> Value {
-    let on_host = format!("nsenter --mount={HOST_PROC}/1/ns/mnt --");
     json!({
         "name": "host-step",
         "image": pods.image,
@@ -113,17 +116,14 @@ fn host_step(pods: &DaemonSet) -> Value {
             "host-step",
             "--log-format=json",
             format!("--socket={SOCKET}"),
-            format!("--restart-command={on_host} systemctl restart kubelet"),
-            format!("--stop-command={on_host} systemctl stop kubelet"),
-            format!("--kubelet={on_host} kubelet"),
-            format!("--kubelet-root-dir={HOST_PROC}/1/root{}", pods.host.kubelet_root),
+            format!("--restart-command={ON_HOST} systemctl restart kubelet"),
+            format!("--stop-command={ON_HOST} systemctl stop kubelet"),
+            format!("--kubelet={ON_HOST} kubelet"),
+            format!("--kubelet-root-dir={HOST_ROOT}{}", pods.host.kubelet_root),
         ],
         "resources": {"requests": {"cpu": "1m", "memory": "16Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": {"privileged": true, "readOnlyRootFilesystem": true},
-        "volumeMounts": [
-            {"name": "socket", "mountPath": SOCKET_FOLDER},
-            {"name": "proc", "mountPath": HOST_PROC, "readOnly": true},
-        ],
+        "volumeMounts": [{"name": "socket", "mountPath": SOCKET_FOLDER}],
     })
 }
 
@@ -132,7 +132,6 @@ fn volumes(host: &Host) -> Value {
         json!({"name": "socket", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
         json!({"name": "store", "hostPath": {"path": STORE, "type": "DirectoryOrCreate"}}),
         json!({"name": "placement", "hostPath": {"path": host.placement_folder(), "type": "Directory"}}),
-        json!({"name": "proc", "hostPath": {"path": "/proc", "type": "Directory"}}),
         json!({"name": "token", "projected": {"sources": [
             {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},

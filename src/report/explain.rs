@@ -57,7 +57,7 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
                 "the agent may not write the status of its NodeConfig",
             ],
             look_at: format!(
-                "the agent on {node}: `kubectl get pods -n nodecfg-system -o wide`, or `journalctl -u nodecfg-agent`"
+                "the agent on {node}: `kubectl get pods -n nodecfg-agent -o wide`, or `journalctl -u nodecfg-agent`"
             ),
         }),
         _ => None,

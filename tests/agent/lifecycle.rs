@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use crate::scenarios;
 use crate::site::Site;
+use crate::until;
 
 scenarios! {
     from_an_assignment_to_the_last_known_good_and_back,
@@ -13,6 +14,8 @@ scenarios! {
     an_assignment_during_a_trial_supersedes_it,
     a_change_that_needs_the_state_files_removed,
     the_resource_is_waited_for,
+    #[cfg(target_os = "linux")]
+    an_agent_of_a_settled_node_sleeps_and_is_small,
 }
 
 async fn from_an_assignment_to_the_last_known_good_and_back(site: Site) {
@@ -89,7 +92,7 @@ async fn a_config_map_that_changes_is_followed(site: Site) {
     site.change_config_map("a", &site.host.configuration(60)).await;
     site.until_kubelet("started 60").await;
     site.until_it_says("a/a/a").await;
-    crate::until("the new version is the last known good", async || {
+    until("the new version is the last known good", async || {
         let config = &site.status()["config"];
         config["lastKnownGood"] == config["assigned"] && config["assigned"]["configMap"]["resourceVersion"] != before
     })
@@ -129,9 +132,56 @@ async fn a_change_that_needs_the_state_files_removed(site: Site) {
 async fn the_resource_is_waited_for(site: Site) {
     site.remove_resource().await;
     let mut agent = site.usual_agent();
-    agent.until_it_says("the cluster has no resource nodeconfigs.nodecfg.dev; trying again").await;
+    agent.until_it_says("this cluster has no nodeconfigs.nodecfg.dev; trying again. `nodecfg install` adds it").await;
     site.add_resource();
     site.config_map("a", &site.host.configuration(50));
     site.assign(Some("a")).await;
     site.until_it_says("a/a/a").await;
+}
+
+/// Threads of a process, and how often they have gone to sleep since they began.
+#[cfg(target_os = "linux")]
+fn sleeps(process: u32) -> Vec<u64> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let mut sleeps = Vec::new();
+    for thread in threads {
+        let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        sleeps.extend(line.and_then(|count| count.trim().parse::<u64>().ok()));
+    }
+    sleeps
+}
+
+#[cfg(target_os = "linux")]
+async fn an_agent_of_a_settled_node_sleeps_and_is_small(site: Site) {
+    let agent = site.usual_agent();
+    site.config_map("a", &site.host.configuration(50));
+    let assigned = std::time::Instant::now();
+    site.assign(Some("a")).await;
+    site.until_it_says("a/a/-").await;
+    let active = assigned.elapsed();
+    site.until_it_says("a/a/a").await;
+    // The thread that made the client ends when it has had nothing to do for ten seconds.
+    until("there is one thread", async || sleeps(agent.id()).len() == 1).await;
+    site.a_while().await;
+    loop {
+        let (watches, before) = (site.requests("watch", "nodeconfigs"), sleeps(agent.id()));
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        let woken = sleeps(agent.id())[0] - before[0];
+        // A watch that ends after its minute is begun anew, which is something to do.
+        if site.requests("watch", "nodeconfigs") == watches {
+            assert!(woken <= 2, "woken {woken} times with nothing to do");
+            break;
+        }
+    }
+    assert!(site.requests("watch", "nodeconfigs") <= 1 + assigned.elapsed().as_secs() / 60, "more than one watch");
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
+    let kilobytes = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        value.trim_end_matches("kB").trim().parse::<u64>().unwrap()
+    };
+    let (all, own) = (kilobytes("VmRSS:"), kilobytes("RssAnon:"));
+    println!("assigned to active: {active:?}; resident: {all} kB, {own} kB of it its own");
+    // The rest is the program, which is large in this build and shared with all that run it.
+    assert!(own < 12_000, "{own} kB");
 }

@@ -15,6 +15,7 @@ use nodecfg::sandbox::api::{Api, ApiOptions, Character, User};
 use nodecfg::sandbox::face::ServerFace;
 use nodecfg::sandbox::face::kubeconfig::Kubeconfig;
 use nodecfg::sandbox::face::serve::{Identity, Options, Serving, serve};
+use nodecfg::sandbox::face::wire::Wire;
 use nodecfg::sandbox::nodes::{NodeSpec, node_object};
 use serde_json::{Value, json};
 
@@ -41,6 +42,7 @@ pub fn run<F: Future<Output = ()>>(scenario: impl FnOnce(Site) -> F) {
 pub struct Site {
     pub host: Host,
     api: Api,
+    wire: Wire,
     identity: Identity,
     port: u16,
     serving: Option<Serving>,
@@ -56,11 +58,17 @@ impl Site {
             face: Some(Arc::new(ServerFace::new(character))),
             ..ApiOptions::default()
         });
-        let identity = Identity::generate().unwrap();
+        let (wire, identity) = (Wire::new(), Identity::generate().unwrap());
         let options = Options { port: None, identity: Some(identity.clone()) };
-        let serving = serve(api.router(), options).await.unwrap();
-        let site =
-            Self { host: Host::provisioned(), api, identity, port: serving.address().port(), serving: Some(serving) };
+        let serving = serve(wire.wrap(api.router()), options).await.unwrap();
+        let site = Self {
+            host: Host::provisioned(),
+            api,
+            wire,
+            identity,
+            port: serving.address().port(),
+            serving: Some(serving),
+        };
         let spec = NodeSpec::new(NodeName::new(NODE).unwrap(), BTreeMap::new(), "v1.36.2");
         site.create("", "nodes", "", node_object(&spec, jiff::Timestamp::now(), 1));
         site.create(
@@ -228,7 +236,12 @@ impl Site {
     /// Serves again, on the same port with the same certificate.
     pub async fn recover(&mut self) {
         let options = Options { port: Some(self.port), identity: Some(self.identity.clone()) };
-        self.serving = Some(serve(self.api.router(), options).await.unwrap());
+        self.serving = Some(serve(self.wire.wrap(self.api.router()), options).await.unwrap());
+    }
+
+    /// How often the agent has asked so.
+    pub fn requests(&self, verb: &str, resource: &str) -> u64 {
+        self.wire.log.count(verb, resource)
     }
 
     /// Lets the agent look and do nothing.

@@ -5,11 +5,25 @@ use crate::program::{run, shows};
 #[test]
 fn help_of_every_command() {
     let folder = tempfile::tempdir().unwrap();
-    for command in
-        ["", "validate", "diff", "sync", "verify", "status", "install", "sandbox", "explain", "schema", "completions"]
-    {
+    for command in [
+        "",
+        "validate",
+        "diff",
+        "sync",
+        "verify",
+        "status",
+        "install",
+        "agent",
+        "agent status",
+        "agent host-step",
+        "sandbox",
+        "explain",
+        "schema",
+        "crd",
+        "completions",
+    ] {
         let shown = run(folder.path(), &format!("{command} --help"));
-        let name = if command.is_empty() { "help".to_owned() } else { format!("help-{command}") };
+        let name = if command.is_empty() { "help".to_owned() } else { format!("help-{}", command.replace(' ', "-")) };
         shows!(name, shown.shown());
     }
 }

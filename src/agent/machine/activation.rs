@@ -79,15 +79,13 @@ impl State {
             }
             Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
                 let error = texts::RESTART.to_owned();
-                self.fall_back(
-                    Failure { kind: FailureKind::Restart, error, message: reason.clone(), kubelet: None },
-                    turn,
-                );
+                let message = format!("the kubelet could not be restarted: {reason}");
+                self.fall_back(Failure { kind: FailureKind::Restart, error, message, kubelet: None }, turn);
             }
             Err(problem) => {
                 let volatile = &mut self.volatile;
                 volatile.activation.problem = Some(problem.clone());
-                volatile.activation.backoff.fail(&mut volatile.rng, turn.now);
+                volatile.activation.backoff.fail(&mut volatile.chance, turn.now);
             }
         }
     }
