@@ -29,6 +29,7 @@ struct Held {
     asked: Notify,
     go: Notify,
     asked_already: AtomicBool,
+    fails: bool,
 }
 
 impl Host for Held {
@@ -40,7 +41,7 @@ impl Host for Held {
         self.asked_already.store(true, Ordering::Relaxed);
         self.asked.notify_one();
         self.go.notified().await;
-        Ok(())
+        if self.fails { Err("killed".to_owned()) } else { Ok(()) }
     }
 
     async fn healthz(&self, _: &Healthz) -> Result<(), String> {
@@ -110,6 +111,21 @@ async fn a_restart_that_has_begun_is_waited_for_and_remembered() {
     let ledger = keeper(&disk).ledger().clone();
     assert!(matches!(ledger.beyond.phase, Phase::Trying(_)), "{:?}", ledger.beyond.phase);
     assert_eq!((ledger.beyond.restarts, ledger.beyond.active == ledger.assigned), (1, true));
+}
+
+#[tokio::test]
+async fn a_restart_that_ends_with_the_agent_says_nothing_of_the_configuration() {
+    let (_api, client, disk) = world(&LOCAL.replace("110", "50"));
+    let host = Held { fails: true, ..Held::default() };
+    // Both at once, as when a service manager ends a whole group of processes.
+    let stopped = async {
+        host.asked.notified().await;
+        host.go.notify_one();
+    };
+    run(keeper(&disk), client, &host, Options::default(), stopped).await;
+    let ledger = keeper(&disk).ledger().clone();
+    assert!(matches!(ledger.beyond.phase, Phase::Activating { .. }), "{:?}", ledger.beyond.phase);
+    assert_eq!(ledger.beyond.failure, None);
 }
 
 #[tokio::test]
