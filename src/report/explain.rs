@@ -112,6 +112,8 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             causes: &[
                 "the kubelet runs without --dynamic-config-dir, or with the DynamicKubeletConfig feature gate off",
                 "the kubelet is 1.24 or later, or older than 1.11, and knows nothing of configSource",
+                "no node agent runs there, where the assignments are in NodeConfigs (nodecfg install), or it cannot reach the API \
+                 server",
                 "the kubelet is not running: it ends itself to take a new configuration, and nothing starts it again \
                  (it must run under a service manager)",
             ],

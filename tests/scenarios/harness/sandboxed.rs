@@ -24,8 +24,15 @@ pub struct Powers {
 }
 
 impl Powers {
-    pub(super) async fn start(character: Character, nodes: Vec<NodeSpec>, faults: Faults, kubeconfig: &Path) -> Self {
-        let options = EmbeddedOptions { character, speed: SPEED, faults, images: 2, ..EmbeddedOptions::default() };
+    pub(super) async fn start(
+        character: Character,
+        installed: bool,
+        nodes: Vec<NodeSpec>,
+        faults: Faults,
+        kubeconfig: &Path,
+    ) -> Self {
+        let options =
+            EmbeddedOptions { character, installed, speed: SPEED, faults, images: 2, ..EmbeddedOptions::default() };
         let embedded = Embedded::start(options, nodes).await.unwrap();
         let serving = embedded.serve(None).await.unwrap();
         embedded.save_kubeconfig(&serving, kubeconfig).unwrap();
