@@ -108,7 +108,21 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 8] = [
     ),
     (
         &["src/sandbox"],
-        &["crate::cluster", "crate::plan", "crate::rollout", "crate::report", "crate::repository", "crate::judge"],
+        &["crate::plan", "crate::rollout", "crate::report", "crate::repository", "crate::judge"],
+        "is a cluster: it must not know what nodecfg intends",
+    ),
+    (
+        // All of it but src/sandbox/agents, which runs the agent itself.
+        &[
+            "src/sandbox/api",
+            "src/sandbox/face",
+            "src/sandbox/kubelets",
+            "src/sandbox/embedded.rs",
+            "src/sandbox/fit.rs",
+            "src/sandbox/nodes.rs",
+            "src/sandbox/simulated.rs",
+        ],
+        &["crate::cluster"],
         "is a cluster: it must not know what nodecfg intends",
     ),
     (

@@ -14,6 +14,7 @@
     reason = "a measurement stops when its own world is wrong, and prints its table"
 )]
 
+mod agents;
 mod assignments;
 #[path = "../fleet/mod.rs"]
 mod fleet;
@@ -24,7 +25,7 @@ mod served;
 mod whole;
 
 /// The measurements by name, in the order in which they run.
-const MEASUREMENTS: [&str; 4] = ["whole", "assignments", "reaction", "lists"];
+const MEASUREMENTS: [&str; 5] = ["whole", "assignments", "reaction", "lists", "agents"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,7 +51,8 @@ fn main() {
             "whole" => runtime.block_on(whole::measure()),
             "assignments" => runtime.block_on(assignments::measure()),
             "reaction" => runtime.block_on(reaction::measure()),
-            _ => runtime.block_on(lists::measure()),
+            "lists" => runtime.block_on(lists::measure()),
+            _ => runtime.block_on(agents::measure()),
         }
     }
 }

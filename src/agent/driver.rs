@@ -75,6 +75,8 @@ pub async fn run<D: Disk, H: Host>(
     loop {
         let timer = rim.timer();
         tokio::select! {
+            // First, so that a command that is ended together with the agent is not taken for one that failed.
+            biased;
             () = &mut stop => break,
             Some(answer) = rim.under_way.next() => rim.answered(answer),
             // Never ends.
@@ -282,14 +284,17 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
         }
     }
 
-    /// Waits for a restart that has begun, and remembers how it went. Everything else can be asked for again.
+    /// Waits for a restart that has begun, and remembers that it was done. One that failed now is no judgement: whatever ends
+    /// the agent may have ended its commands as well. It is done again with the next start.
     async fn end(mut self) {
         while self.restarting
             && let Some(answer) = self.under_way.next().await
         {
-            if let Answer::Restarted(_) = answer {
-                // What follows from it is for the next start of the agent.
-                self.answered(answer);
+            match answer {
+                // What follows from it is for the next start too.
+                Answer::Restarted(Ok(())) => self.answered(answer),
+                Answer::Restarted(Err(_)) => break,
+                _ => {}
             }
         }
         tracing::info!("the agent ends");
@@ -323,3 +328,7 @@ fn reason(error: &FetchError) -> &str {
         | FetchError::HashDiffers(text) => text,
     }
 }
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

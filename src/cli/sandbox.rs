@@ -34,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "REPO", conflicts_with = "pools")]
     repo: Option<PathBuf>,
     /// Kubernetes version to be like: 1.21 (kubelets follow spec.configSource of their Nodes) or 1.36 (that is dropped; agents
-    /// follow NodeConfigs). Default: what the repository's pools declare (spec.kubernetesVersion), or 1.21.
+    /// follow NodeConfigs). Default: what the repository's pools declare (spec.kubernetesVersion), or 1.36.
     #[arg(long, value_enum, value_name = "VERSION", hide_possible_values = true)]
     kubernetes_version: Option<Version>,
     /// Leave out what `nodecfg install` puts on a cluster, and the agents with it.
@@ -87,7 +87,7 @@ enum Version {
 }
 
 /// What a sandbox is like when nothing is said about it.
-const DEFAULT: Character = Character::V1_21;
+const DEFAULT: Character = Character::V1_36;
 
 /// The kinds of faults, one a line, and examples.
 fn after_help() -> String {
@@ -209,7 +209,7 @@ pub(super) struct SandboxArgs {
     #[arg(long, value_name = "N", default_value = "4", requires = "sandbox")]
     sandbox_nodes: NonZeroU64,
     /// Kubernetes version to be like: 1.21 (kubelets follow spec.configSource of their Nodes) or 1.36 (agents follow
-    /// NodeConfigs). Default: what the pools declare (spec.kubernetesVersion), or 1.21.
+    /// NodeConfigs). Default: what the pools declare (spec.kubernetesVersion), or 1.36.
     #[arg(long, value_enum, value_name = "VERSION", requires = "sandbox", hide_possible_values = true)]
     sandbox_version: Option<Version>,
     /// Let something go wrong on a node, such as gpu-1=validate-error; `nodecfg sandbox --help` lists the kinds.
@@ -233,6 +233,8 @@ impl SandboxArgs {
         let asked = self.sandbox_version.map(Version::character);
         let (character, specs) = fitted_nodes(&loaded.desired, per_pool, asked, terminal)?;
         let world = WorldArgs { fault: self.fault.clone(), seed: self.seed, speed: self.sandbox_speed };
-        Ok(Some(Embedded::start(world.options(character), specs).await?))
+        // What agents log is not what this command says.
+        let options = EmbeddedOptions { log_agents: false, ..world.options(character) };
+        Ok(Some(Embedded::start(options, specs).await?))
     }
 }

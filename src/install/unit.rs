@@ -37,6 +37,8 @@ ExecStart={program} agent{exec}
 Restart=always
 RestartSec=5s
 TimeoutStopSec=30s
+# The agent alone is asked to end: it sees a restart of the kubelet through that has begun.
+KillMode=mixed
 OOMScoreAdjust=-900
 MemoryMax=256M
 

@@ -52,6 +52,8 @@ pub struct EmbeddedOptions {
     pub installed: bool,
     /// How the agents behave, in their own time.
     pub agents: Settings,
+    /// Whether what the agents log is logged here.
+    pub log_agents: bool,
 }
 
 impl Default for EmbeddedOptions {
@@ -65,6 +67,7 @@ impl Default for EmbeddedOptions {
             images: 10,
             installed: true,
             agents: Settings::default(),
+            log_agents: true,
         }
     }
 }
@@ -157,6 +160,7 @@ impl Embedded {
                 faults: options.faults,
                 events: options.events,
                 settings: options.agents,
+                log: options.log_agents,
                 ..AgentOptions::default()
             };
             SimulatedNodes::Agents(Agents::start(&api, options).await?)

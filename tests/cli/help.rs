@@ -13,6 +13,9 @@ fn help_of_every_command() {
         "verify",
         "status",
         "install",
+        "agent",
+        "agent status",
+        "agent host-step",
         "sandbox",
         "explain",
         "schema",
@@ -20,7 +23,7 @@ fn help_of_every_command() {
         "completions",
     ] {
         let shown = run(folder.path(), &format!("{command} --help"));
-        let name = if command.is_empty() { "help".to_owned() } else { format!("help-{command}") };
+        let name = if command.is_empty() { "help".to_owned() } else { format!("help-{}", command.replace(' ', "-")) };
         shows!(name, shown.shown());
     }
 }

@@ -1,19 +1,25 @@
-//! `nodecfg install` as far as it needs no cluster.
+//! `nodecfg install`: what it prints, refuses and sends.
 
-use crate::program::{run, shows};
+use std::sync::{Arc, Mutex};
+
+use axum::Json;
+use axum::http::{Method, StatusCode, Uri};
+use serde_json::{Value, json};
+
+use crate::program::{Run, run, shows};
 
 #[test]
 fn a_dry_run_prints_the_objects_in_the_order_in_which_they_are_applied() {
     let folder = tempfile::tempdir().unwrap();
     let yaml = run(folder.path(), "install --agent daemonset --image agent:1 --namespace fleet --dry-run");
     assert_eq!((yaml.exit, yaml.err.as_str()), (0, ""));
-    let from_yaml: Vec<serde_json::Value> =
+    let from_yaml: Vec<Value> =
         yaml.out.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect();
     let json = run(folder.path(), "install --agent daemonset --image agent:1 --namespace fleet --dry-run -o json");
-    let list: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let list: Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(list["kind"], "List");
     assert_eq!(list["items"].as_array().unwrap(), &from_yaml);
-    let line = |object: &serde_json::Value| {
+    let line = |object: &Value| {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or("-").to_owned();
         format!("{} {} {}", object["kind"].as_str().unwrap(), text("namespace"), text("name"))
     };
@@ -54,4 +60,73 @@ fn what_makes_no_sense_is_refused() {
         })
         .collect();
     shows!("install-refused", shown.join("\n"));
+}
+
+/// An API server that takes whatever is applied, has a definition established when it is looked at for the second time, and knows
+/// nothing else. Gives its address and what it was asked.
+async fn server(policies: bool) -> (String, Arc<Mutex<Vec<String>>>) {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&log);
+    let answer = move |method: Method, uri: Uri| {
+        let line = format!("{method} {uri}");
+        let mut log = kept.lock().unwrap();
+        let looked = log.contains(&line);
+        log.push(line);
+        let policies: &[_] =
+            if policies { &["validatingadmissionpolicies", "validatingadmissionpolicybindings"] } else { &[] };
+        let resources: Vec<Value> = policies.iter().map(|name| json!({"name": name})).collect();
+        let body = match (method.as_str(), uri.path()) {
+            ("PATCH", _) => json!({}),
+            ("GET", "/apis/admissionregistration.k8s.io/v1") => {
+                json!({"kind": "APIResourceList", "resources": resources})
+            }
+            ("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeconfigs.nodecfg.dev") => {
+                let holds = if looked { "True" } else { "False" };
+                json!({"status": {"conditions": [{"type": "Established", "status": holds}]}})
+            }
+            _ => json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}),
+        };
+        let status = if body["reason"] == "NotFound" { StatusCode::NOT_FOUND } else { StatusCode::OK };
+        std::future::ready((status, Json(body)))
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+    (address, log)
+}
+
+/// Runs it against that server.
+async fn installed(policies: bool, arguments: &str) -> (Run, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, log) = server(policies).await;
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    });
+    std::fs::write(folder.path().join("kubeconfig"), kubeconfig.to_string()).unwrap();
+    let line = format!("install --kubeconfig kubeconfig {arguments}");
+    let shown = tokio::task::spawn_blocking(move || run(folder.path(), &line)).await.unwrap();
+    let log = log.lock().unwrap().clone();
+    (shown, log)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_are_applied_one_after_the_other_and_each_is_told() {
+    let (shown, log) = installed(true, "--agent daemonset --image agent:1 --force-conflicts").await;
+    assert_eq!((shown.exit, shown.err.as_str()), (0, ""));
+    insta::assert_snapshot!("install-applied", format!("{}\n{}", shown.out, log.join("\n")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_admission_policies_gets_none_and_that_is_said() {
+    let (shown, log) = installed(false, "--agent systemd -o json").await;
+    assert_eq!(shown.exit, 0);
+    assert!(!log.iter().any(|line| line.starts_with("PATCH") && line.contains("admissionregistration")), "{log:#?}");
+    assert!(shown.err.contains("each agent may write the status of every node's NodeConfig"), "{}", shown.err);
+    let document: Value = serde_json::from_str(&shown.out).unwrap();
+    let results: Vec<&str> =
+        document["objects"].as_array().unwrap().iter().map(|object| object["result"].as_str().unwrap()).collect();
+    assert_eq!(results.iter().filter(|result| **result == "skipped").count(), 2);
+    assert_eq!(results.iter().filter(|result| **result == "serverside-applied").count(), log.len() - 4);
 }

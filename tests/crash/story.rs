@@ -139,8 +139,8 @@ impl Killer {
         self.left -= 1;
         let random = &mut self.random;
         let when = match random.u8(..20) {
-            0..7 => When::Operation(random.u64(..16)),
-            7..14 => When::Operation(random.u64(..80)),
+            0..7 => When::Operation(random.u64(..6)),
+            7..14 => When::Operation(random.u64(..32)),
             14..16 => When::Before(random.u64(..4)),
             16..19 => When::After(random.u64(..4)),
             _ => When::Seconds(random.f64() * 30.0),

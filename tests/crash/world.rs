@@ -120,6 +120,7 @@ pub struct World {
     pub kills: u64,
     /// When power was lost, lately.
     blackouts: Vec<Timestamp>,
+    lost_power: bool,
     born: Option<Timestamp>,
     /// How the disk fails, and from which operation on.
     faults: Vec<(Fault, u64)>,
@@ -176,6 +177,7 @@ impl World {
             asked: 0,
             kills: 0,
             blackouts: Vec::new(),
+            lost_power: false,
             born: Some(now),
             faults: Vec::new(),
             failed: None,
@@ -283,6 +285,11 @@ impl World {
         self.blackouts.len() < 2
     }
 
+    /// Whether it has ever lost power.
+    pub fn lost_power(&self) -> bool {
+        self.lost_power
+    }
+
     /// No more deaths.
     pub fn spare(&mut self) {
         self.doom = None;
@@ -331,6 +338,7 @@ impl World {
         self.check_config("after a death");
         if doom.death == Death::Power {
             self.blackouts.push(self.now);
+            self.lost_power = true;
             // The machine starts its kubelet, agent or no agent.
             if self.answers() {
                 self.alive = self.now;
@@ -662,8 +670,7 @@ impl World {
     /// How things are.
     pub fn snapshot(&self) -> Snapshot {
         let ledger = self.keeper.as_ref().map(|keeper| keeper.ledger().clone()).unwrap_or_default();
-        let status = self.config.as_ref().map(|config| config.status.clone()).unwrap_or_default();
-        Snapshot::of(&ledger, &status, &self.disk.files(), &self.runs)
+        Snapshot::of(&self.disk.files(), &self.runs).with_ledger(&ledger).with_status(&self.status())
     }
 
     /// What the API server has been told.

@@ -243,7 +243,7 @@ async fn every_way_to_fail_with_an_agent_is_explained(start: Start) {
         .fault("a-7", Fault::RestartFails)
         .up()
         .await;
-    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 5s}");
+    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 20s}");
     let run = cluster.sync(&repository, &[]).await.exits(5).says("1 converged, 7 failed");
     let run = run
         .says("timed out: a-1: not acknowledged yet meaning: the node has not taken any notice")

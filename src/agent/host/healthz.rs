@@ -15,7 +15,7 @@ use hyper_util::rt::TokioExecutor;
 use super::Healthz;
 
 /// How long an answer may take.
-const LIMIT: Duration = Duration::from_secs(1);
+const LIMIT: Duration = Duration::from_secs(5);
 /// How much of a bad answer is quoted, in characters.
 const QUOTED: usize = 200;
 /// How much of a bad answer is read, in bytes.

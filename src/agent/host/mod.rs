@@ -27,7 +27,7 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// The reason in full, with the command and the end of what it wrote.
     fn restart(&self, remove: &[StateFile]) -> impl Future<Output = Result<(), String>> + Send;
-    /// Whether the kubelet answers, within a second or so.
+    /// Whether the kubelet answers, within a few seconds: a node that is busy is not one that is broken.
     ///
     /// # Errors
     /// Why it does not.

@@ -85,7 +85,7 @@ impl State {
             Err(problem) => {
                 let volatile = &mut self.volatile;
                 volatile.activation.problem = Some(problem.clone());
-                volatile.activation.backoff.fail(&mut volatile.rng, turn.now);
+                volatile.activation.backoff.fail(&mut volatile.chance, turn.now);
             }
         }
     }

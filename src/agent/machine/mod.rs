@@ -40,7 +40,7 @@ mod troubles;
 mod world;
 
 use activation::Activation;
-use backoff::{Backoff, shifted};
+use backoff::{Backoff, Chance, shifted};
 use sync::SyncProblem;
 use trial::Watch;
 
@@ -62,7 +62,7 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Volatile {
     settings: Settings,
-    rng: fastrand::Rng,
+    chance: Chance,
     /// The moments of the first and the last step.
     first: Option<Timestamp>,
     last: Option<Timestamp>,
@@ -143,7 +143,7 @@ impl State {
     pub fn resume(ledger: Ledger, settings: Settings, seed: u64) -> Self {
         let volatile = Volatile {
             settings,
-            rng: fastrand::Rng::with_seed(seed),
+            chance: Chance(seed),
             first: None,
             last: None,
             started: false,
@@ -226,7 +226,7 @@ fn not_saved(state: &State, reason: &str, now: Timestamp) -> (State, Step) {
         None => state.without_undo(),
     };
     let mut backoff = failed_so_far.map(|unsaved| unsaved.backoff).unwrap_or_default();
-    backoff.fail(&mut next.volatile.rng, now);
+    backoff.fail(&mut next.volatile.chance, now);
     next.volatile.unsaved = Some(Unsaved { reason: reason.to_owned(), backoff });
     if taken {
         next.sync_failed(SyncProblem::storage(reason), now);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::backoff::since;
 use super::{State, texts};
 use crate::agent::signals::{ActivationError, Effect};
-use crate::agent::state::Phase;
+use crate::agent::state::{Failure, FailureKind, Phase};
 use crate::contract::{ConfigStatus, error_text};
 use crate::nodeconfig::{Condition, NodeConfigStatus};
 
@@ -42,7 +42,7 @@ impl State {
             }
             // It may have arrived all the same.
             Err(_) => {
-                volatile.report.backoff.fail(&mut volatile.rng, now);
+                volatile.report.backoff.fail(&mut volatile.chance, now);
                 volatile.report.known = None;
             }
         }
@@ -96,12 +96,20 @@ impl State {
     }
 
     /// Whether the kubelet is on its way to what is assigned, and nothing went wrong so far.
+    ///
+    /// A kubelet that does not get well on an assignment is told of before anything is done about it: on its last known good
+    /// it makes its Node Ready, and with the assignment still called active that would look converged.
     fn is_under_way(&self, now: Timestamp) -> bool {
+        let failed = self.ledger.beyond.failure.as_ref();
+        let ran = |failure: &Failure| matches!(failure.kind, FailureKind::Trial | FailureKind::Restart);
         match &self.ledger.beyond.phase {
             Phase::Settled => false,
+            _ if failed.is_some_and(ran) => false,
             Phase::Activating { .. } => self.volatile.activation.problem.is_none(),
             Phase::Trying(trial) => {
-                let late = since(trial.started, now) > self.volatile.settings.health_timeout;
+                // On anything else the next look ends the trial.
+                let late =
+                    self.is_on_last_resort() && since(trial.started, now) > self.volatile.settings.health_timeout;
                 !self.volatile.watch.answered && trial.healthy_since.is_none() && !late
             }
         }

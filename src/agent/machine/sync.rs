@@ -168,7 +168,7 @@ impl State {
     fn synced(&mut self, now: Timestamp) {
         let settings = self.volatile.settings;
         let interval = if self.ledger.beyond.immutable { settings.resync_interval } else { settings.follow_interval };
-        let next = after(now, jittered(interval, &mut self.volatile.rng));
+        let next = after(now, jittered(interval, &mut self.volatile.chance));
         let generation = self.volatile.wanted.as_ref().map(|wanted| wanted.generation);
         let sync = &mut self.volatile.sync;
         sync.problem = None;
@@ -181,7 +181,7 @@ impl State {
     pub(super) fn sync_failed(&mut self, problem: SyncProblem, now: Timestamp) {
         let volatile = &mut self.volatile;
         volatile.sync.problem = Some(problem);
-        volatile.sync.backoff.fail(&mut volatile.rng, now);
+        volatile.sync.backoff.fail(&mut volatile.chance, now);
         volatile.sync.due = None;
         volatile.sync.generation = volatile.wanted.as_ref().map(|wanted| wanted.generation);
     }

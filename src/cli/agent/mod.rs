@@ -15,6 +15,10 @@ mod status;
 /// on it and restarts the kubelet, watches it through a trial, falls back to the last known good when that fails, and
 /// reports all of this in the status of the NodeConfig. What is on disk is enough to go on after a reboot, with or without
 /// the API server. Logs to standard error.
+///
+/// Ends when it is asked to (SIGTERM, SIGINT), with 0; a restart of the kubelet that has begun is finished first. Exits with
+/// 2 when it cannot start: its folder cannot be read or belongs to another agent, or the address to listen on is taken.
+/// Exits with 4 when nothing says where the API server is; one that is away is waited for.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = run::EXAMPLES)]
 pub(super) struct Args {

@@ -38,7 +38,7 @@ const ONCE_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
     /// Name of this node's Node and NodeConfig, instead of the host's name.
-    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME", hide_env_values = true)]
     node_name: Option<String>,
     /// Kubeconfig, instead of $KUBECONFIG, ~/.kube/config or the pod's own credentials.
     #[arg(long, value_name = "FILE")]
@@ -223,9 +223,11 @@ fn tell(node: &NodeName, pass: &Pass, format: Format, terminal: &mut Terminal) -
             let message = message.as_ref().map_or_else(String::new, |message| format!("\n  {message}"));
             (Exit::NotConverged, "Failed", format!("does not run what is assigned: {error}{message}"))
         }
-        Pass::Unfinished => {
-            (Exit::NotConverged, "Unfinished", "is still on trial; run it again to go on with the trial".to_owned())
-        }
+        Pass::Unfinished => (
+            Exit::NotConverged,
+            "Unfinished",
+            "was not done in time; run it again to go on with what was begun".to_owned(),
+        ),
     };
     let mut document =
         json!({"formatVersion": report::FORMAT_VERSION, "kind": "AgentPass", "node": node.as_str(), "result": state});

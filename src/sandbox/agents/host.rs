@@ -136,11 +136,10 @@ impl Simulated {
             _ => {}
         }
         inner.process.misbehave(fault, now);
-        if inner.process.may_power_on() {
-            drop(inner);
+        let comes_up = inner.process.may_power_on();
+        drop(inner);
+        if comes_up {
             self.start();
-        } else {
-            drop(inner);
         }
         self.changed.send_replace(());
     }

@@ -7,6 +7,9 @@ use std::time::Duration;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
 
 use super::gate;
 use super::host::{Making, Simulated};
@@ -47,6 +50,8 @@ pub struct Options {
     pub heartbeat: Option<Duration>,
     /// How the agents behave, in their own time.
     pub settings: Settings,
+    /// Whether what the agents log is logged here: on real nodes it is in the nodes' logs.
+    pub log: bool,
 }
 
 impl Default for Options {
@@ -58,6 +63,7 @@ impl Default for Options {
             events: true,
             heartbeat: None,
             settings: Settings::default(),
+            log: true,
         }
     }
 }
@@ -232,8 +238,13 @@ impl Fleet {
             seed,
         };
         let (events, stop) = (self.options.events, self.stop.subscribe());
-        let task = node::run(Arc::clone(&host), agent, self.client.clone(), uid.clone(), events, stop);
-        let running = Running { host, version: version.clone(), uid: uid.clone(), task: tokio::spawn(task) };
+        let span = tracing::error_span!("node", name = %name);
+        let task = node::run(Arc::clone(&host), agent, self.client.clone(), uid.clone(), events, stop).instrument(span);
+        let task = match self.options.log {
+            true => tokio::spawn(task),
+            false => tokio::spawn(task.with_subscriber(NoSubscriber::default())),
+        };
+        let running = Running { host, version: version.clone(), uid: uid.clone(), task };
         self.lock().insert(name, running);
     }
 }

@@ -62,7 +62,7 @@ pub const KINDS: [(&str, &str); 14] = [
     ("no-start", "its kubelet does not start with a new configuration"),
     ("dies", "its kubelet starts with a new configuration and dies in the trial"),
     ("restart-fails", "its kubelet cannot be restarted with a new configuration"),
-    ("api-outage", "its agent does not reach the API server for 60 s; api-outage:<seconds> for another time"),
+    ("api-outage", "its agent is cut off for 60 s; api-outage:<seconds> for another time"),
     ("disk-full", "its agent cannot write to the disk"),
 ];
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use nodecfg::agent::state::Settings;
 use nodecfg::sandbox::api::{Api, Character};
 use nodecfg::sandbox::face::serve::{Identity, Options, Serving, serve};
 use nodecfg::sandbox::face::wire::{Entry, Fault, Injected, Wire};
@@ -31,8 +32,17 @@ impl Powers {
         faults: Faults,
         kubeconfig: &Path,
     ) -> Self {
-        let options =
-            EmbeddedOptions { character, installed, speed: SPEED, faults, images: 2, ..EmbeddedOptions::default() };
+        // Ten seconds of real time, so that a busy machine makes no kubelet look ill.
+        let agents = Settings { health_timeout: Duration::from_secs_f64(10.0 * SPEED), ..Settings::default() };
+        let options = EmbeddedOptions {
+            character,
+            installed,
+            speed: SPEED,
+            faults,
+            agents,
+            images: 2,
+            ..EmbeddedOptions::default()
+        };
         let embedded = Embedded::start(options, nodes).await.unwrap();
         let serving = embedded.serve(None).await.unwrap();
         embedded.save_kubeconfig(&serving, kubeconfig).unwrap();

@@ -210,7 +210,7 @@ impl Parser {
         self.tokens.next_if(fits).is_some()
     }
 
-    fn expect(&mut self, sign: &str) -> Result<(), String> {
+    fn require(&mut self, sign: &str) -> Result<(), String> {
         if self.takes(sign) { Ok(()) } else { Err(format!("{}, '{sign}' expected", unexpected(&self.next()))) }
     }
 
@@ -233,7 +233,7 @@ impl Parser {
             let yes = parser.binary(0)?;
             // What stands between may be a choice itself only in brackets, after the grammar; servers take it bare.
             let yes = if parser.takes("?") { parser.rest_of_choice(yes)? } else { yes };
-            parser.expect(":")?;
+            parser.require(":")?;
             let no = parser.expression()?;
             Ok(Node::Choice(Box::new(condition), Box::new(yes), Box::new(no)))
         })
@@ -241,7 +241,7 @@ impl Parser {
 
     fn rest_of_choice(&mut self, condition: Node) -> Result<Node, String> {
         let yes = self.expression()?;
-        self.expect(":")?;
+        self.require(":")?;
         let no = self.binary(0)?;
         Ok(Node::Choice(Box::new(condition), Box::new(yes), Box::new(no)))
     }
@@ -283,7 +283,7 @@ impl Parser {
                 if self.takes("(") { self.method(node, &name)? } else { Node::Select(Box::new(node), unescaped(&name)) }
             } else if self.takes("[") {
                 let index = self.expression()?;
-                self.expect("]")?;
+                self.require("]")?;
                 Node::Index(Box::new(node), Box::new(index))
             } else {
                 return Ok(node);
@@ -296,7 +296,7 @@ impl Parser {
             Token::Literal(value) => Ok(Node::Literal(value)),
             Token::Sign("(") => {
                 let node = self.expression()?;
-                self.expect(")")?;
+                self.require(")")?;
                 Ok(node)
             }
             Token::Sign("[") => self.list("]").map(Node::List),
@@ -322,7 +322,7 @@ impl Parser {
         while !self.takes(end) {
             nodes.push(self.expression()?);
             if !self.takes(",") {
-                self.expect(end)?;
+                self.require(end)?;
                 break;
             }
         }
@@ -333,10 +333,10 @@ impl Parser {
         let mut pairs = Vec::new();
         while !self.takes("}") {
             let key = self.expression()?;
-            self.expect(":")?;
+            self.require(":")?;
             pairs.push((key, self.expression()?));
             if !self.takes(",") {
-                self.expect("}")?;
+                self.require("}")?;
                 break;
             }
         }
@@ -351,12 +351,12 @@ impl Parser {
         let Token::Word(variable) = self.next() else {
             return Err(format!("{name}() takes the name of a variable first"));
         };
-        self.expect(",")?;
+        self.require(",")?;
         self.variables.push(variable.clone());
         let body = self.expression();
         self.variables.pop();
         let body = Box::new(body?);
-        self.expect(")")?;
+        self.require(")")?;
         Ok(Node::Each { what, over: Box::new(target), variable, body })
     }
 }
