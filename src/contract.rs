@@ -127,6 +127,10 @@ pub mod error_text {
     pub const VALIDATE: &str = "failed to validate config, see Kubelet log for details";
     /// Whatever else went wrong on the node.
     pub const INTERNAL: &str = "internal failure, see Kubelet log for details";
+    /// The kubelet could not be restarted. No kubelet ever said so of itself; node agents do.
+    pub const RESTART: &str = "failed to restart the kubelet, see condition Active for details";
+    /// Begins what node agents say of a kubelet that did not stay healthy with a configuration.
+    pub const TRIAL_PREFIX: &str = "failed trial: ";
     /// `configSource` names no ConfigMap at all.
     pub const ALL_NIL: &str = "invalid NodeConfigSource, exactly one subfield must be non-nil, but all were nil";
 }

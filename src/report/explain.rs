@@ -92,6 +92,23 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
             "the kubelet could not keep its own records of the configuration",
             &["the disk under --dynamic-config-dir is full, read-only or damaged"],
         ),
+        error_text::RESTART => (
+            "the node agent could not restart the kubelet, put the configuration before back and left the kubelet on it",
+            &[
+                "the kubelet of this host refuses something that no version of it should: its log says what",
+                "the agent's restart command is not the one for this host",
+            ],
+        ),
+        error if error.starts_with(error_text::TRIAL_PREFIX) => (
+            "the kubelet ran the configuration and did not stay healthy with it, so the node agent put it back on its last known \
+             good one",
+            &[
+                "the configuration starts but breaks the node: a wrong cgroupDriver, wrong cgroup roots, a wrong \
+                 containerRuntimeEndpoint",
+                "eviction thresholds or reservations that the node cannot meet",
+                "something else on the node broke at the same time",
+            ],
+        ),
         _ => (
             "the node reports an error against this configuration that is not one of the kubelet's known texts",
             &["a node agent of another version"],
@@ -112,6 +129,8 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             causes: &[
                 "the kubelet runs without --dynamic-config-dir, or with the DynamicKubeletConfig feature gate off",
                 "the kubelet is 1.24 or later, or older than 1.11, and knows nothing of configSource",
+                "no node agent runs there, where the assignments are in NodeConfigs (nodecfg install), or it cannot reach the API \
+                 server",
                 "the kubelet is not running: it ends itself to take a new configuration, and nothing starts it again \
                  (it must run under a service manager)",
             ],
@@ -181,7 +200,10 @@ mod tests {
 
     #[test]
     fn every_text_of_the_contract_is_known() {
-        for error in [error_text::LOAD, error_text::VALIDATE, error_text::INTERNAL, error_text::ALL_NIL] {
+        let trial = format!("{}Node was not Ready within 60 s", error_text::TRIAL_PREFIX);
+        let texts =
+            [error_text::LOAD, error_text::VALIDATE, error_text::INTERNAL, error_text::ALL_NIL, error_text::RESTART];
+        for error in texts.into_iter().chain([trial.as_str()]) {
             let explanation = failure(&node(), &Failure::Refused { error: error.to_owned() });
             assert!(!explanation.meaning.contains("not one of the kubelet's known texts"), "{error}");
             assert!(!explanation.causes.is_empty());

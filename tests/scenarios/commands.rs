@@ -76,7 +76,8 @@ async fn a_dry_run_writes_nothing(start: Start) {
     let run = cluster.sync(&repository(), &["--dry-run"]).await.exits(0);
     run.says("2 nodes to assign").never_says("converged");
     assert_eq!(cluster.written().await, before);
-    let leases = cluster.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodecfg-test").await;
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
+    let leases = cluster.get(&lease).await;
     assert_eq!(leases, Value::Null);
     cluster.down().await;
 }
@@ -202,10 +203,13 @@ async fn an_api_server_that_drops_config_source_is_refused_before_anything_is_wr
     let repository = repository();
     let before = cluster.written().await;
     for command in ["sync", "diff", "verify"] {
-        let run = cluster.run(command, &repository, &[]).await.exits(4);
+        let run = cluster.run(command, &repository, &["--binding", "node"]).await.exits(4);
         let run = run.says("the API server accepted the patch and dropped spec.configSource");
         run.says("API servers from 1.26 on accept Node.spec.configSource and silently drop it")
             .says("Nothing was changed");
+        // Left to itself it knows what such a cluster needs.
+        let run = cluster.run(command, &repository, &[]).await.exits(4);
+        run.says("this cluster has no nodeconfigs.nodecfg.dev").says("nodecfg install");
     }
     assert_eq!(cluster.written().await, before);
     assert!(cluster.states().await.values().all(State::settled));

@@ -18,8 +18,18 @@ scenarios! {
     }
 }
 
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodecfg-test";
+fn leases(cluster: &Cluster) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", cluster.namespace())
+}
+
+fn lease_path(cluster: &Cluster) -> String {
+    format!("{}/nodecfg-test", leases(cluster))
+}
+
+/// How messages name the lock.
+fn lock(cluster: &Cluster) -> String {
+    format!("{}/nodecfg-test", cluster.namespace())
+}
 
 fn repository() -> Repository {
     Repository::of_pool("maxPods: 110", "{maxUnavailable: 1}")
@@ -35,7 +45,7 @@ async fn settled(cluster: &Cluster) -> bool {
 }
 
 async fn holder(cluster: &Cluster) -> String {
-    cluster.get(LEASE).await["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    cluster.get(&lease_path(cluster)).await["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
 }
 
 async fn a_killed_sync_leaves_no_node_half_way_and_the_next_one_completes_after_the_lock_expires(start: Start) {
@@ -109,7 +119,7 @@ async fn a_second_concurrent_sync_is_kept_out_and_told_who_holds_the_lock(start:
     first.until_it_says("a/a-1 assigned").await;
     let before = cluster.written().await;
     let second = cluster.sync(&repository, &[]).await.exits(6).says("another sync of this fleet runs:");
-    let second = second.says(&format!("_{}_", first.id())).says("holds the lock kube-system/nodecfg-test since");
+    let second = second.says(&format!("_{}_", first.id())).says(&format!("holds the lock {} since", lock(&cluster)));
     second.says("let nodecfg wait with --lock-timeout");
     assert_eq!(cluster.written().await, before);
 
@@ -132,7 +142,7 @@ async fn a_second_sync_waits_for_the_first_when_asked(start: Start) {
     let mut first = cluster.start_run("sync", &repository, &[]);
     first.until_it_says("a/a-1 assigned").await;
     let mut second = cluster.start_run("sync", &repository, &["--lock-timeout", "50s", "-v"]);
-    second.until_it_says("waiting for the lock kube-system/nodecfg-test").await;
+    second.until_it_says(&format!("waiting for the lock {}", lock(&cluster))).await;
     cluster.fault("a-1", None).await;
     first.end().await.exits(0).says("3 converged");
     second.end().await.exits(0).says("No changes:").says("3 as wanted");
@@ -146,7 +156,7 @@ fn lease(holder: &str, ago: i64) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": "nodecfg-test", "namespace": "kube-system"},
+        "metadata": {"name": "nodecfg-test"},
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": 30, "acquireTime": time, "renewTime": time,
             "leaseTransitions": 3},
     })
@@ -154,10 +164,10 @@ fn lease(holder: &str, ago: i64) -> Value {
 
 async fn an_expired_lock_is_taken_over(start: Start) {
     let cluster = start.pool("a", 1).up().await;
-    cluster.create(LEASES, lease("ci-7_4711_00", 40)).await;
+    cluster.create(&leases(&cluster), lease("ci-7_4711_00", 40)).await;
     let run = cluster.sync(&repository(), &[]).await.exits(0);
-    run.says("taking over the lock kube-system/nodecfg-test, which ci-7_4711_00 no longer renews");
-    let lease = cluster.get(LEASE).await;
+    run.says(&format!("taking over the lock {}, which ci-7_4711_00 no longer renews", lock(&cluster)));
+    let lease = cluster.get(&lease_path(&cluster)).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 4, "{lease}");
     assert_eq!(holder(&cluster).await, "");
     cluster.down().await;
@@ -169,7 +179,7 @@ async fn a_lost_lock_stops_everything(start: Start) {
     let mut run = cluster.start_run("sync", &repository, &[]);
     run.until_it_says("a/a-1 assigned").await;
     let thief = lease("thief", 0);
-    cluster.patch(LEASE, json!({"spec": thief["spec"]})).await;
+    cluster.patch(&lease_path(&cluster), json!({"spec": thief["spec"]})).await;
     run.until_it_says("the lock was lost").await;
     run.end().await.exits(6).says("thief").says("stopped: pool a: the lock of the fleet was lost");
     assert_eq!(holder(&cluster).await, "thief", "what is not held any more is not given up");

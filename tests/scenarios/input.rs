@@ -183,7 +183,7 @@ async fn a_config_map_of_the_right_name_with_other_content_is_never_overwritten(
     let (name, _) = planned(&cluster, &repository).await;
     cluster.create_config_map(&name, &format!("{KUBELET}maxPods: 3\n"), true, None).await;
     let words = [
-        &format!("ConfigMap kube-system/{name} exists with other content than its name says"),
+        &format!("ConfigMap {}/{name} exists with other content than its name says", cluster.namespace()),
         "delete it when no node needs it",
     ];
     fails(&cluster, &repository, &[], 4, &words).await;
@@ -195,10 +195,11 @@ async fn a_config_map_of_the_right_name_that_is_mutable_is_not_relied_upon(start
     let repository = Repository::of_pool("maxPods: 110", "");
     let (name, text) = planned(&cluster, &repository).await;
     cluster.create_config_map(&name, &text, false, None).await;
-    let words = ["has the right content but is not immutable", "kubectl -n kube-system patch configmap"];
+    let way_out = format!("kubectl -n {} patch configmap", cluster.namespace());
+    let words = ["has the right content but is not immutable", &way_out];
     fails(&cluster, &repository, &[], 4, &words).await;
     // The way out that it names.
-    let path = format!("/api/v1/namespaces/kube-system/configmaps/{name}");
+    let path = format!("/api/v1/namespaces/{}/configmaps/{name}", cluster.namespace());
     cluster.patch(&path, json!({"immutable": true})).await;
     cluster.sync(&repository, &[]).await.exits(0).says("1 converged");
     cluster.down().await;
@@ -207,18 +208,27 @@ async fn a_config_map_of_the_right_name_that_is_mutable_is_not_relied_upon(start
 async fn a_forbidden_verb_is_named_with_the_rule_to_grant(start: Start) {
     let cluster = start.pool("a", 2).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
-    for (verb, resource, qualified, place) in [
-        ("get", "leases", "leases.coordination.k8s.io", "in namespace kube-system"),
+    let inside = format!("in namespace {}", cluster.namespace());
+    let (leases, everywhere) = ("leases.coordination.k8s.io", "in the cluster");
+    let mut cases = vec![
+        ("get", "leases", leases, &*inside),
         // There is no Lease yet; from the next on there is.
-        ("create", "leases", "leases.coordination.k8s.io", "in namespace kube-system"),
-        ("list", "nodes", "nodes", "in the cluster"),
-        ("watch", "nodes", "nodes", "in the cluster"),
-        ("patch", "nodes", "nodes", "in the cluster"),
-        ("list", "configmaps", "configmaps", "in namespace kube-system"),
-        ("get", "configmaps", "configmaps", "in namespace kube-system"),
-        ("create", "configmaps", "configmaps", "in namespace kube-system"),
-        ("update", "leases", "leases.coordination.k8s.io", "in namespace kube-system"),
-    ] {
+        ("create", "leases", leases, &inside),
+        ("list", "nodes", "nodes", everywhere),
+        ("watch", "nodes", "nodes", everywhere),
+        ("list", "configmaps", "configmaps", &inside),
+        ("get", "configmaps", "configmaps", &inside),
+        ("create", "configmaps", "configmaps", &inside),
+        ("update", "leases", leases, &inside),
+    ];
+    match cluster.carriers() {
+        "nodes" => cases.push(("patch", "nodes", "nodes", everywhere)),
+        carriers => {
+            let verbs = ["list", "watch", "get", "create", "patch"];
+            cases.extend(verbs.map(|verb| (verb, carriers, "nodeconfigs.nodecfg.dev", everywhere)));
+        }
+    }
+    for (verb, resource, qualified, place) in cases {
         let sandbox = cluster.sandbox();
         sandbox.forbid(verb, resource);
         let run = fails(&cluster, &repository, &[], 4, &[]).await;

@@ -15,15 +15,22 @@ scenarios! {
         what_is_broken_goes_first_and_its_old_error_does_not_fail_the_new_assignment,
         max_failures_stop_a_pool_and_failed_nodes_keep_their_assignment,
         failed_nodes_are_pointed_back_when_asked,
-        every_way_to_fail_is_explained,
         a_node_that_was_down_before_is_assigned_and_fails_nobody,
         failed_to_sync_is_retried_until_mended,
         a_deleted_config_map_made_again_by_hand_serves,
-        a_node_that_is_active_and_not_ready_has_not_converged,
         a_node_changed_by_somebody_else_is_left_as_it_is,
         a_node_that_somebody_else_assigned_alike_is_watched,
         a_node_deleted_meanwhile_is_no_failure,
         kubernetes_events_say_what_was_assigned_and_why_it_stopped,
+    }
+    Kubelets {
+        every_way_to_fail_is_explained,
+        // An agent does not leave it at that.
+        a_node_that_is_active_and_not_ready_has_not_converged,
+    }
+    Agents {
+        every_way_to_fail_with_an_agent_is_explained,
+        a_node_without_an_agent_is_found_out,
     }
 }
 
@@ -224,6 +231,48 @@ async fn every_way_to_fail_is_explained(start: Start) {
     cluster.down().await;
 }
 
+async fn every_way_to_fail_with_an_agent_is_explained(start: Start) {
+    let cluster = start
+        .pool("a", 8)
+        .later("a-1", Fault::NeverAcknowledges)
+        .fault("a-2", Fault::ValidateError)
+        .fault("a-3", Fault::LoadError)
+        .fault("a-4", Fault::SyncError)
+        .fault("a-5", Fault::NotReady)
+        .fault("a-6", Fault::NoStart)
+        .fault("a-7", Fault::RestartFails)
+        .up()
+        .await;
+    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 20s}");
+    let run = cluster.sync(&repository, &[]).await.exits(5).says("1 converged, 7 failed");
+    let run = run
+        .says("timed out: a-1: not acknowledged yet meaning: the node has not taken any notice")
+        .says("no node agent runs there")
+        .says("timed out: a-4: failed to sync, retrying: failed to download config, see Kubelet log for details");
+    assert_eq!(run.lines_with("a/a-8 converged"), 1, "{run}");
+    for node in ["a-2", "a-3", "a-5", "a-6", "a-7"] {
+        let state = cluster.state(node).await;
+        assert_eq!((state.assigned, state.active), (state.source, None), "{node} is back on its local configuration");
+        let error = state.error.unwrap();
+        assert!(run.out.contains(&error), "{node}: {error}\n{run}");
+    }
+    cluster.down().await;
+}
+
+async fn a_node_without_an_agent_is_found_out(start: Start) {
+    let cluster = start.pool("a", 3).fault("a-2", Fault::NeverAcknowledges).up().await;
+    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 3s}");
+    // Of a node that has nothing assigned, nothing is known: the first assignment shows it.
+    let run = cluster.sync(&repository, &[]).await.exits(5).says("2 converged, 1 failed");
+    run.says("timed out: a-2: not acknowledged yet").says("no node agent runs there");
+    // It has not had much time yet, and is waited for once more. Its NodeConfig says so to whoever looks.
+    assert_eq!(cluster.carrier("a-2").await.get("status"), None);
+    cluster.fault("a-2", None).await;
+    cluster.sync(&repository, &[]).await.exits(0);
+    assert!(converged(&cluster).await);
+    cluster.down().await;
+}
+
 async fn a_node_that_was_down_before_is_assigned_and_fails_nobody(start: Start) {
     let cluster = start.pool("a", 3).fault("a-2", Fault::Deaf).up().await;
     cluster.until_node("a-2", "is not Ready", |state| !state.ready).await;
@@ -256,7 +305,7 @@ async fn a_deleted_config_map_made_again_by_hand_serves(start: Start) {
     run.until_it_says("a/a-1 assigned").await;
     let name = cluster.only_config_map().await;
     let text = cluster.config_maps().await[&name]["data"]["kubelet"].as_str().unwrap().to_owned();
-    cluster.delete(&format!("/api/v1/namespaces/kube-system/configmaps/{name}")).await;
+    cluster.delete(&format!("/api/v1/namespaces/{}/configmaps/{name}", cluster.namespace())).await;
     cluster.fault("a-1", None).await;
     run.until_it_says("failed to sync, retrying").await;
     cluster.create_config_map(&name, &text, true, None).await;
@@ -290,7 +339,8 @@ async fn a_node_changed_by_somebody_else_is_left_as_it_is(start: Start) {
     cluster.assign_by_hand("a-2", "by-hand").await;
     cluster.fault("a-1", None).await;
     let run = run.end().await.exits(5);
-    run.says("a/a-2 changed by somebody else, points at kube-system/by-hand now; left as it is").says("1 blocked");
+    let by_hand = format!("points at {}/by-hand now", cluster.namespace());
+    run.says(&format!("a/a-2 changed by somebody else, {by_hand}; left as it is")).says("1 blocked");
     assert_eq!(cluster.source("a-2").await.as_deref(), Some("by-hand"));
     cluster.until_node("a-2", "runs what it was given by hand", State::settled).await;
     cluster.sync(&repository, &["--take-over"]).await.exits(0);
@@ -322,7 +372,8 @@ async fn kubernetes_events_say_what_was_assigned_and_why_it_stopped(start: Start
     let good = cluster.events("a-1").await;
     assert_eq!(good.len(), 1, "{good:?}");
     assert_eq!(good[0].0, "NodeConfigAssigned");
-    assert!(good[0].1.starts_with(&format!("Assigned kube-system/{name} (pool a, fleet test at commit ")), "{good:?}");
+    let assigned = format!("Assigned {}/{name} (pool a, fleet test at commit ", cluster.namespace());
+    assert!(good[0].1.starts_with(&assigned), "{good:?}");
     let bad = cluster.events("a-2").await;
     let reasons: Vec<&str> = bad.iter().map(|(reason, _)| reason.as_str()).collect();
     assert_eq!(reasons, ["NodeConfigAssigned", "NodeConfigFailed", "NodeConfigRolloutStopped"]);

@@ -35,7 +35,12 @@ async fn converges(mut start: Start, pools: usize, nodes: usize) {
     assert!(cluster.states().await.values().all(|state| state.settled() && state.source.is_some()));
     assert_eq!(history.end().await.assigned().len(), all, "each node once");
     let log = &cluster.sandbox().wire().log;
-    let (watches, reads) = (log.count("watch", "nodes"), log.count("get", "nodes"));
-    assert!(watches <= 3 && reads == 0, "judged by one watch: {watches} watches, {reads} reads of single nodes");
+    for resource in ["nodes", cluster.carriers()] {
+        let (watches, reads) = (log.count("watch", resource), log.count("get", resource));
+        assert!(
+            watches <= 3 && reads == 0,
+            "judged by one watch: {watches} watches, {reads} reads of single {resource}"
+        );
+    }
     cluster.down().await;
 }

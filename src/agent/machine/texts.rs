@@ -7,6 +7,7 @@ use super::trial::Ailment;
 use crate::agent::signals::Announcement;
 use crate::agent::state::{Failure, FailureKind};
 use crate::contract::ConfigSource;
+use crate::contract::error_text::{self, TRIAL_PREFIX};
 
 /// The condition that the agent took what spec says.
 pub(super) const SYNCED: &str = "Synced";
@@ -20,7 +21,7 @@ pub(super) const STORAGE_FAILED: &str = "StorageFailed";
 /// Follows `failed to sync: `.
 pub(super) const HASH_DIFFERS: &str = "content differs from its annotation nodecfg.dev/content-hash";
 /// The kubelet could not be restarted.
-pub(super) const RESTART: &str = "failed to restart the kubelet, see condition Active for details";
+pub(super) const RESTART: &str = error_text::RESTART;
 
 /// The kubelet is about to use another configuration: its own event, word for word.
 pub(super) fn changed(source: Option<&ConfigSource>) -> Announcement {
@@ -81,7 +82,7 @@ fn in_full(what: &Ailment) -> String {
 
 /// A trial's error text and reason: the kubelet stopped answering again and again.
 pub(super) fn crash_loop(lapses: u32, what: &Ailment) -> (String, String) {
-    let error = format!("failed trial: kubelet stopped answering /healthz {lapses} times");
+    let error = format!("{TRIAL_PREFIX}kubelet stopped answering /healthz {lapses} times");
     let message = format!("the kubelet stopped answering {lapses} times during its trial; now {}", in_full(what));
     (error, message)
 }
@@ -90,9 +91,9 @@ pub(super) fn crash_loop(lapses: u32, what: &Ailment) -> (String, String) {
 pub(super) fn never_healthy(limit: Duration, what: &Ailment) -> (String, String) {
     let limit = limit.as_secs_f64();
     let error = match what {
-        Ailment::Healthz(_) => format!("failed trial: kubelet /healthz did not answer within {limit} s"),
-        Ailment::NotReady => format!("failed trial: Node was not Ready within {limit} s"),
-        Ailment::NoLease => format!("failed trial: Lease was not renewed within {limit} s"),
+        Ailment::Healthz(_) => format!("{TRIAL_PREFIX}kubelet /healthz did not answer within {limit} s"),
+        Ailment::NotReady => format!("{TRIAL_PREFIX}Node was not Ready within {limit} s"),
+        Ailment::NoLease => format!("{TRIAL_PREFIX}Lease was not renewed within {limit} s"),
     };
     (error, format!("the kubelet was not healthy within {limit} s of its restart: {}", in_full(what)))
 }
@@ -101,9 +102,9 @@ pub(super) fn never_healthy(limit: Duration, what: &Ailment) -> (String, String)
 pub(super) fn no_longer_healthy(limit: Duration, what: &Ailment) -> (String, String) {
     let limit = limit.as_secs_f64();
     let error = match what {
-        Ailment::Healthz(_) => format!("failed trial: kubelet /healthz did not answer for {limit} s"),
-        Ailment::NotReady => format!("failed trial: Node was not Ready for {limit} s"),
-        Ailment::NoLease => format!("failed trial: Lease was not renewed for {limit} s"),
+        Ailment::Healthz(_) => format!("{TRIAL_PREFIX}kubelet /healthz did not answer for {limit} s"),
+        Ailment::NotReady => format!("{TRIAL_PREFIX}Node was not Ready for {limit} s"),
+        Ailment::NoLease => format!("{TRIAL_PREFIX}Lease was not renewed for {limit} s"),
     };
     (error, format!("the kubelet was unhealthy for more than {limit} s during its trial: {}", in_full(what)))
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use http::Request;
 use kube::Client;
 use nodecfg::names::NodeName;
+use nodecfg::sandbox::api::Character;
 use nodecfg::sandbox::kubelets::{Fault, Kubelets};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -22,6 +23,7 @@ pub struct Cluster {
     home: TempDir,
     client: Client,
     server: Server,
+    carriers: &'static str,
 }
 
 enum Server {
@@ -29,7 +31,7 @@ enum Server {
     Real { kubelets: Kubelets, control_plane: ControlPlane },
 }
 
-/// What a Node says of its configuration.
+/// What a Node says of its configuration, or the NodeConfig that stands for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     /// The ConfigMap that spec names.
@@ -42,7 +44,7 @@ pub struct State {
     pub error: Option<String>,
     /// Whether the Node is Ready.
     pub ready: bool,
-    /// Its resourceVersion.
+    /// The resourceVersion of the latest change.
     pub revision: u64,
 }
 
@@ -62,6 +64,12 @@ impl State {
         }
     }
 
+    /// Of a Node and the NodeConfig that stands for it.
+    pub(super) fn joined(node: &Value, carrier: &Value) -> Self {
+        let (node, carrier) = (Self::of(node), Self::of(carrier));
+        Self { ready: node.ready, revision: node.revision.max(carrier.revision), ..carrier }
+    }
+
     /// Whether it runs what it points at, and is Ready.
     pub fn settled(&self) -> bool {
         self.ready && self.error.is_none() && self.source == self.assigned && self.source == self.active
@@ -79,8 +87,14 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Value 
     client.request(request).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
 }
 
-/// Where ConfigMaps are.
-pub(super) const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
+/// Where NodeConfigs are.
+pub(super) const NODE_CONFIGS: &str = "/apis/nodecfg.dev/v1alpha1/nodeconfigs";
+
+/// The objects of a list, by name.
+pub(super) fn by_name(list: &Value) -> BTreeMap<String, Value> {
+    let named = |object: &Value| (object["metadata"]["name"].as_str().unwrap().to_owned(), object.clone());
+    list["items"].as_array().unwrap().iter().map(named).collect()
+}
 
 /// Whether Kubernetes itself makes a ConfigMap of this name in kube-system.
 pub(super) fn is_of_kubernetes(name: &str) -> bool {
@@ -93,18 +107,22 @@ impl Cluster {
         let kubeconfig = home.path().join("kubeconfig");
         let Start { host, nodes, faults, later } = start;
         let faults = faults.into_iter().collect();
+        let carriers = if matches!(host, Host::Agents) { "nodeconfigs" } else { "nodes" };
+        let sandbox = async |character, installed, nodes, faults| {
+            let powers = Powers::start(character, installed, nodes, faults, &kubeconfig).await;
+            (powers.api().client(), Server::Sandbox(Box::new(powers)))
+        };
         let (client, server) = match host {
-            Host::Sandbox(character) => {
-                let powers = Powers::start(character, nodes, faults, &kubeconfig).await;
-                (powers.api().client(), Server::Sandbox(Box::new(powers)))
-            }
+            Host::Kubelets => sandbox(Character::V1_21, true, nodes, faults).await,
+            Host::Agents => sandbox(Character::V1_36, true, nodes, faults).await,
+            Host::Dropping => sandbox(Character::V1_36, false, nodes, faults).await,
             Host::Real(assets) => {
                 let control_plane = ControlPlane::start(&assets, &kubeconfig).await;
                 let (client, kubelets) = control_plane.populate(nodes, faults).await;
                 (client, Server::Real { kubelets, control_plane })
             }
         };
-        let cluster = Self { home, client, server };
+        let cluster = Self { home, client, server, carriers };
         for (node, fault) in later {
             cluster.fault(&node, Some(fault)).await;
         }
@@ -138,6 +156,24 @@ impl Cluster {
             Server::Sandbox(powers) => powers,
             Server::Real { .. } => panic!("this scenario needs a sandbox and does not say so"),
         }
+    }
+
+    /// The resource that carries the assignments.
+    pub fn carriers(&self) -> &'static str {
+        self.carriers
+    }
+
+    fn has_agents(&self) -> bool {
+        self.carriers == "nodeconfigs"
+    }
+
+    /// Where ConfigMaps and the lock are, unless something else is said.
+    pub fn namespace(&self) -> &'static str {
+        if self.has_agents() { "nodecfg-system" } else { "kube-system" }
+    }
+
+    fn config_maps_path(&self) -> String {
+        format!("/api/v1/namespaces/{}/configmaps", self.namespace())
     }
 
     /// A folder of its own.
@@ -202,7 +238,17 @@ impl Cluster {
 
     /// What a Node says of its configuration.
     pub async fn state(&self, node: &str) -> State {
-        State::of(&self.get(&format!("/api/v1/nodes/{node}")).await)
+        let object = self.get(&format!("/api/v1/nodes/{node}")).await;
+        if !self.has_agents() {
+            return State::of(&object);
+        }
+        State::joined(&object, &self.carrier(node).await)
+    }
+
+    /// The object that carries a Node's assignment.
+    pub async fn carrier(&self, node: &str) -> Value {
+        let nodes = if self.has_agents() { NODE_CONFIGS } else { "/api/v1/nodes" };
+        self.get(&format!("{nodes}/{node}")).await
     }
 
     /// The ConfigMap that a Node points at.
@@ -212,9 +258,16 @@ impl Cluster {
 
     /// What every Node says, by name.
     pub async fn states(&self) -> BTreeMap<String, State> {
-        let nodes = list(&self.client, "/api/v1/nodes").await;
-        let named = |node: &Value| (node["metadata"]["name"].as_str().unwrap().to_owned(), State::of(node));
-        nodes["items"].as_array().unwrap().iter().map(named).collect()
+        let nodes = by_name(&list(&self.client, "/api/v1/nodes").await);
+        if !self.has_agents() {
+            return nodes.into_iter().map(|(name, node)| (name, State::of(&node))).collect();
+        }
+        let carriers = by_name(&list(&self.client, NODE_CONFIGS).await);
+        let joined = |(name, node): (String, Value)| {
+            let state = State::joined(&node, carriers.get(&name).unwrap_or(&Value::Null));
+            (name, state)
+        };
+        nodes.into_iter().map(joined).collect()
     }
 
     /// Waits until a Node is as wanted.
@@ -225,8 +278,21 @@ impl Cluster {
     /// Points a Node at a ConfigMap by hand.
     pub async fn assign_by_hand(&self, node: &str, config_map: &str) {
         let source =
-            json!({"configMap": {"namespace": "kube-system", "name": config_map, "kubeletConfigKey": "kubelet"}});
-        self.patch(&format!("/api/v1/nodes/{node}"), json!({"spec": {"configSource": source}})).await;
+            json!({"configMap": {"namespace": self.namespace(), "name": config_map, "kubeletConfigKey": "kubelet"}});
+        let spec = json!({"configSource": source});
+        if !self.has_agents() {
+            self.patch(&format!("/api/v1/nodes/{node}"), json!({"spec": spec})).await;
+            return;
+        }
+        let path = format!("{NODE_CONFIGS}/{node}");
+        if self.get(&path).await.is_null() {
+            let metadata = json!({"name": node});
+            let kind =
+                json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": metadata, "spec": spec});
+            self.create(NODE_CONFIGS, kind).await;
+        } else {
+            self.patch(&path, json!({"spec": spec})).await;
+        }
     }
 
     /// Creates a ConfigMap by hand, immutable or not, with or without the labels of a fleet.
@@ -234,20 +300,18 @@ impl Cluster {
         let labels = fleet.map_or(json!({}), |(fleet, pool)| {
             json!({"app.kubernetes.io/managed-by": "nodecfg", "nodecfg.dev/fleet": fleet, "nodecfg.dev/pool": pool})
         });
-        let metadata = json!({"name": name, "namespace": "kube-system", "labels": labels});
+        let metadata = json!({"name": name, "namespace": self.namespace(), "labels": labels});
         let mut object =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"kubelet": text}});
         if immutable {
             object["immutable"] = json!(true);
         }
-        self.create(CONFIG_MAPS, object).await;
+        self.create(&self.config_maps_path(), object).await;
     }
 
-    /// The ConfigMaps of kube-system but those that Kubernetes makes, by name.
+    /// The ConfigMaps of its namespace but those that Kubernetes makes, by name.
     pub async fn config_maps(&self) -> BTreeMap<String, Value> {
-        let maps = list(&self.client, CONFIG_MAPS).await;
-        let named = |map: &Value| (map["metadata"]["name"].as_str().unwrap().to_owned(), map.clone());
-        let mut maps: BTreeMap<String, Value> = maps["items"].as_array().unwrap().iter().map(named).collect();
+        let mut maps = by_name(&list(&self.client, &self.config_maps_path()).await);
         maps.retain(|name, _| !is_of_kubernetes(name));
         maps
     }
@@ -277,8 +341,12 @@ impl Cluster {
             let metadata = &node["metadata"];
             json!([metadata["name"], metadata["uid"], metadata["labels"], metadata["annotations"], node["spec"]])
         };
-        let nodes: Vec<Value> = nodes["items"].as_array().unwrap().iter().map(told).collect();
-        json!({"nodes": nodes, "configMaps": self.config_maps().await})
+        let mut told: Vec<Value> = nodes["items"].as_array().unwrap().iter().map(told).collect();
+        if self.has_agents() {
+            let carriers = by_name(&list(&self.client, NODE_CONFIGS).await);
+            told.extend(carriers.into_values().map(|carrier| json!([carrier["metadata"]["uid"], carrier["spec"]])));
+        }
+        json!({"nodes": told, "configMaps": self.config_maps().await})
     }
 
     /// Makes the kubelet of a Node misbehave, or with `None` mends it.
@@ -293,6 +361,6 @@ impl Cluster {
 
     /// Follows all Nodes from now on.
     pub async fn history(&self) -> History {
-        History::begin(self.client.clone()).await
+        History::begin(self.client.clone(), self.has_agents()).await
     }
 }

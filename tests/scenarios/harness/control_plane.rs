@@ -18,8 +18,11 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::cluster::{CONFIG_MAPS, is_of_kubernetes, list};
+use super::cluster::{is_of_kubernetes, list};
 use super::{SPEED, until};
+
+/// Where ConfigMaps are.
+const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 
 /// The administrator's bearer token.
 const TOKEN: &str = "scenarios-admin-token";

@@ -12,7 +12,7 @@ use kube::api::WatchEvent;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use super::cluster::{State, list};
+use super::cluster::{NODE_CONFIGS, State, by_name, list};
 use super::until;
 
 /// One state of one Node.
@@ -27,55 +27,105 @@ pub struct Moment {
 /// The history of all Nodes from the moment this was made.
 pub struct History {
     client: Client,
-    began: BTreeMap<String, State>,
-    moments: Arc<Mutex<Vec<Moment>>>,
+    resources: Vec<Resource>,
+}
+
+/// One resource that says something of Nodes.
+struct Resource {
+    path: &'static str,
+    began: BTreeMap<String, Value>,
+    changes: Arc<Mutex<Vec<Change>>>,
     watch: JoinHandle<()>,
 }
 
+/// What a watch said.
+#[derive(Debug, Clone)]
+struct Change {
+    revision: u64,
+    node: String,
+    object: Option<Value>,
+}
+
 impl History {
-    pub(super) async fn begin(client: Client) -> Self {
-        let nodes = list(&client, "/api/v1/nodes").await;
-        let version = nodes["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-        let moments = Arc::new(Mutex::new(Vec::new()));
-        let watch = tokio::spawn(follow(client.clone(), version, Arc::clone(&moments)));
-        let began = states(&nodes);
-        Self { client, began, moments, watch }
+    pub(super) async fn begin(client: Client, agents: bool) -> Self {
+        let paths: &[_] = if agents { &["/api/v1/nodes", NODE_CONFIGS] } else { &["/api/v1/nodes"] };
+        let mut resources = Vec::new();
+        for path in paths {
+            let objects = list(&client, path).await;
+            let version = objects["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+            let changes = Arc::new(Mutex::new(Vec::new()));
+            let watch = tokio::spawn(follow(client.clone(), path, version, Arc::clone(&changes)));
+            resources.push(Resource { path, began: by_name(&objects), changes, watch });
+        }
+        Self { client, resources }
     }
 
     /// Everything that has happened by now, in order.
     pub async fn end(self) -> Past {
-        let now = states(&list(&self.client, "/api/v1/nodes").await);
-        until("the watch has caught up", async || {
-            let latest = after(&self.began, &self.moments.lock().unwrap());
-            now.iter().all(|(node, state)| latest.get(node).is_some_and(|seen| seen.revision >= state.revision))
-        })
-        .await;
-        self.watch.abort();
-        let moments = self.moments.lock().unwrap().clone();
-        Past { began: self.began, moments }
+        for resource in &self.resources {
+            let now = by_name(&list(&self.client, resource.path).await);
+            until("the watch has caught up", async || {
+                let changes = resource.changes.lock().unwrap();
+                now.iter().all(|(name, object)| {
+                    let began = resource.began.get(name).map(revision);
+                    let seen = changes.iter().filter(|change| change.node == *name).map(|change| change.revision).max();
+                    began.max(seen) >= Some(revision(object))
+                })
+            })
+            .await;
+            resource.watch.abort();
+        }
+        // Both resources count by the revisions of the one cluster.
+        let of = |(index, resource): (usize, &Resource)| {
+            let changes = resource.changes.lock().unwrap().clone();
+            changes.into_iter().map(move |change| (index, change)).collect::<Vec<_>>()
+        };
+        let mut changes: Vec<(usize, Change)> = self.resources.iter().enumerate().flat_map(of).collect();
+        changes.sort_by_key(|(_, change)| change.revision);
+        let mut objects: Vec<BTreeMap<String, Value>> =
+            self.resources.iter().map(|resource| resource.began.clone()).collect();
+        let began = objects[0].keys().map(|node| (node.clone(), state(&objects, node).unwrap())).collect();
+        let mut moments = Vec::new();
+        for (index, change) in changes {
+            match change.object {
+                Some(object) => objects[index].insert(change.node.clone(), object),
+                None => objects[index].remove(&change.node),
+            };
+            let state = state(&objects, &change.node);
+            moments.push(Moment { node: change.node, state });
+        }
+        Past { began, moments }
     }
 }
 
-async fn follow(client: Client, version: String, moments: Arc<Mutex<Vec<Moment>>>) {
-    let path = format!("/api/v1/nodes?watch=true&resourceVersion={version}&timeoutSeconds=300");
+fn revision(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+/// What the objects of a Node say together; `None` where there is no Node.
+fn state(objects: &[BTreeMap<String, Value>], node: &str) -> Option<State> {
+    let object = objects[0].get(node)?;
+    Some(match objects.get(1) {
+        None => State::of(object),
+        Some(carriers) => State::joined(object, carriers.get(node).unwrap_or(&Value::Null)),
+    })
+}
+
+async fn follow(client: Client, path: &'static str, version: String, changes: Arc<Mutex<Vec<Change>>>) {
+    let path = format!("{path}?watch=true&resourceVersion={version}&timeoutSeconds=300");
     let request = Request::get(path).body(Vec::new()).unwrap();
     let mut events = pin!(client.request_events::<Value>(request).await.expect("a watch"));
     while let Some(event) = events.next().await {
-        let (node, gone) = match event.expect("an event") {
-            WatchEvent::Added(node) | WatchEvent::Modified(node) => (node, false),
-            WatchEvent::Deleted(node) => (node, true),
+        let (object, gone) = match event.expect("an event") {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+            WatchEvent::Deleted(object) => (object, true),
             WatchEvent::Bookmark(_) => continue,
             WatchEvent::Error(error) => panic!("{error:?}"),
         };
-        let name = node["metadata"]["name"].as_str().unwrap().to_owned();
-        let state = (!gone).then(|| State::of(&node));
-        moments.lock().unwrap().push(Moment { node: name, state });
+        let node = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let revision = revision(&object);
+        changes.lock().unwrap().push(Change { revision, node, object: (!gone).then_some(object) });
     }
-}
-
-fn states(nodes: &Value) -> BTreeMap<String, State> {
-    let named = |node: &Value| (node["metadata"]["name"].as_str().unwrap().to_owned(), State::of(node));
-    nodes["items"].as_array().unwrap().iter().map(named).collect()
 }
 
 fn after(began: &BTreeMap<String, State>, moments: &[Moment]) -> BTreeMap<String, State> {

@@ -7,7 +7,6 @@ use std::sync::Once;
 use std::time::Duration;
 
 use nodecfg::names::NodeName;
-use nodecfg::sandbox::api::Character;
 use nodecfg::sandbox::kubelets::{Fault, FaultSpec};
 use nodecfg::sandbox::nodes::NodeSpec;
 
@@ -34,43 +33,72 @@ const ASSETS: &str = "KUBEBUILDER_ASSETS";
 /// What a scenario needs of its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// An API server that keeps `configSource`.
+    /// Nothing: it tells the same story wherever the assignments are.
     Anything,
-    /// Powers that only the sandbox has, such as faults on the wire.
+    /// Powers that only the sandbox has, such as faults on the wire; whichever the binding.
     Sandbox,
-    /// An API server that drops `configSource`.
+    /// Kubelets that follow their Nodes.
+    Kubelets,
+    /// Node agents that follow NodeConfigs.
+    Agents,
+    /// An API server that drops `configSource`, and nothing installed that would do without.
     Dropping,
 }
 
-/// Declares scenarios, by what they need, as tests against either kind of cluster.
+/// Declares scenarios, by what they need, as tests against each kind of cluster that has it.
 macro_rules! scenarios {
     ($($needs:ident { $($(#[$attribute:meta])* $name:ident),* $(,)? })*) => {
         mod sandbox {
-            $($(
-                $(#[$attribute])*
-                #[test]
-                fn $name() {
-                    $crate::harness::on_sandbox($crate::harness::Needs::$needs, super::$name);
-                }
-            )*)*
+            $($( scenario!(sandbox $needs $(#[$attribute])* $name); )*)*
+        }
+        mod agents {
+            $($( scenario!(agents $needs $(#[$attribute])* $name); )*)*
         }
         mod real {
-            $($(
-                $(#[$attribute])*
-                #[test]
-                fn $name() {
-                    let name = concat!(module_path!(), "::", stringify!($name));
-                    $crate::harness::on_real(name, $crate::harness::Needs::$needs, super::$name);
-                }
-            )*)*
+            $($( scenario!(real $needs $(#[$attribute])* $name); )*)*
         }
     };
 }
 
-/// Runs a scenario against a sandbox.
+/// One scenario against one kind of cluster, or nothing where it makes no sense.
+macro_rules! scenario {
+    (sandbox Agents $($rest:tt)*) => {};
+    (agents Kubelets $($rest:tt)*) => {};
+    (agents Dropping $($rest:tt)*) => {};
+    (real Agents $($rest:tt)*) => {};
+    (sandbox $needs:ident $(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        #[test]
+        fn $name() {
+            $crate::harness::on_sandbox($crate::harness::Needs::$needs, super::$name);
+        }
+    };
+    (agents $needs:ident $(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        #[test]
+        fn $name() {
+            $crate::harness::on_agents(super::$name);
+        }
+    };
+    (real $needs:ident $(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        #[test]
+        fn $name() {
+            let name = concat!(module_path!(), "::", stringify!($name));
+            $crate::harness::on_real(name, $crate::harness::Needs::$needs, super::$name);
+        }
+    };
+}
+
+/// Runs a scenario against a sandbox of kubelets that follow their Nodes, or one that drops the assignments.
 pub fn on_sandbox<F: Future<Output = ()>>(needs: Needs, scenario: impl FnOnce(Start) -> F) {
-    let character = if needs == Needs::Dropping { Character::V1_36 } else { Character::V1_21 };
-    block_on(scenario(Start::new(Host::Sandbox(character))));
+    let host = if needs == Needs::Dropping { Host::Dropping } else { Host::Kubelets };
+    block_on(scenario(Start::new(host)));
+}
+
+/// Runs a scenario against a sandbox of node agents.
+pub fn on_agents<F: Future<Output = ()>>(scenario: impl FnOnce(Start) -> F) {
+    block_on(scenario(Start::new(Host::Agents)));
 }
 
 /// Runs a scenario against a real API server, where there is one and it fits; otherwise says why not.
@@ -81,8 +109,8 @@ pub fn on_real<F: Future<Output = ()>>(name: &str, needs: Needs, scenario: impl 
     };
     let keeps = control_plane::keeps_config_source(&assets);
     let reason = match needs {
-        Needs::Sandbox => "it needs powers that only the sandbox has",
-        Needs::Anything if !keeps => "this API server drops configSource",
+        Needs::Sandbox | Needs::Agents => "it needs powers that only the sandbox has",
+        Needs::Anything | Needs::Kubelets if !keeps => "this API server drops configSource",
         Needs::Dropping if keeps => "this API server keeps configSource",
         _ => {
             return block_on(scenario(Start::new(Host::Real(assets))));
@@ -116,7 +144,13 @@ async fn until_within(patience: Duration, what: &str, holds: &mut impl AsyncFnMu
 
 /// Where a scenario runs.
 enum Host {
-    Sandbox(Character),
+    /// A sandbox of character 1.21.
+    Kubelets,
+    /// A sandbox of character 1.36, with everything installed.
+    Agents,
+    /// A sandbox of character 1.36, with nothing installed.
+    Dropping,
+    /// A real API server, with the sandbox's kubelets.
     Real(PathBuf),
 }
 
@@ -135,9 +169,14 @@ impl Start {
 
     fn version(&self) -> &'static str {
         match &self.host {
-            Host::Sandbox(Character::V1_36) => "v1.36.2",
-            _ => "v1.21.14",
+            Host::Agents | Host::Dropping => "v1.36.2",
+            Host::Kubelets | Host::Real(_) => "v1.21.14",
         }
+    }
+
+    /// The resource that carries the assignments.
+    pub fn carriers(&self) -> &'static str {
+        if matches!(self.host, Host::Agents) { "nodeconfigs" } else { "nodes" }
     }
 
     /// Nodes `<pool>-1`, `<pool>-2`, …, labelled as the pool's.

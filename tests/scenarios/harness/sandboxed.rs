@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use nodecfg::agent::state::Settings;
 use nodecfg::sandbox::api::{Api, Character};
 use nodecfg::sandbox::face::serve::{Identity, Options, Serving, serve};
 use nodecfg::sandbox::face::wire::{Entry, Fault, Injected, Wire};
@@ -24,14 +25,22 @@ pub struct Powers {
 }
 
 impl Powers {
-    pub(super) async fn start(character: Character, nodes: Vec<NodeSpec>, faults: Faults, kubeconfig: &Path) -> Self {
-        // Nothing is installed: scenarios of agents say so themselves.
+    pub(super) async fn start(
+        character: Character,
+        installed: bool,
+        nodes: Vec<NodeSpec>,
+        faults: Faults,
+        kubeconfig: &Path,
+    ) -> Self {
+        // Ten seconds of real time, so that a busy machine makes no kubelet look ill.
+        let agents = Settings { health_timeout: Duration::from_secs_f64(10.0 * SPEED), ..Settings::default() };
         let options = EmbeddedOptions {
             character,
+            installed,
             speed: SPEED,
             faults,
+            agents,
             images: 2,
-            installed: false,
             ..EmbeddedOptions::default()
         };
         let embedded = Embedded::start(options, nodes).await.unwrap();
