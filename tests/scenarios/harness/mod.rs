@@ -39,13 +39,12 @@ pub enum Needs {
     Sandbox,
     /// Kubelets that follow their Nodes.
     Kubelets,
-    /// Node agents that follow NodeConfigs.
-    Agents,
     /// An API server that drops `configSource`, and nothing installed that would do without.
     Dropping,
 }
 
-/// Declares scenarios, by what they need, as tests against each kind of cluster that has it.
+/// Declares scenarios, by what they need, as tests against each kind of cluster that has it. Those that need `Agents` run
+/// against a sandbox of node agents and nothing else.
 macro_rules! scenarios {
     ($($needs:ident { $($(#[$attribute:meta])* $name:ident),* $(,)? })*) => {
         mod sandbox {
@@ -109,7 +108,7 @@ pub fn on_real<F: Future<Output = ()>>(name: &str, needs: Needs, scenario: impl 
     };
     let keeps = control_plane::keeps_config_source(&assets);
     let reason = match needs {
-        Needs::Sandbox | Needs::Agents => "it needs powers that only the sandbox has",
+        Needs::Sandbox => "it needs powers that only the sandbox has",
         Needs::Anything | Needs::Kubelets if !keeps => "this API server drops configSource",
         Needs::Dropping if keeps => "this API server keeps configSource",
         _ => {
