@@ -16,7 +16,7 @@ const SIZES: [usize; 3] = [10, 1000, 5000];
 /// Nodes that are assigned one by one while the others rest.
 const ONE_BY_ONE: usize = 100;
 /// Writes of one NodeConfig that are timed.
-const WRITES: usize = 2000;
+const WRITES: usize = 500;
 /// How long idleness is watched.
 const REST: Duration = Duration::from_secs(10);
 

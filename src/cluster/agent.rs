@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
 use super::error::ClusterError;
-use super::follow::{Change, Following, WATCH, follow};
+use super::follow::{Change, Following, follow};
 use super::list::Collection;
 use super::operation::{Operation, Resource, Verb};
 use super::reader::found;
@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const HEALTH_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the watch struggles by itself before it is begun anew, from a list.
 const WATCH_PATIENCE: Duration = Duration::from_secs(60);
+/// For how long its watch is asked, plus up to a quarter: there is an agent on every node, and to open a watch anew is all that
+/// an idle one costs the API server. A connection that died without a word is noticed only when this is over.
+const WATCH: Duration = Duration::from_secs(5 * 60);
 /// How long to wait for an Event to be taken.
 const EVENT_PATIENCE: Duration = Duration::from_secs(5);
 

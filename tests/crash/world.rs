@@ -16,6 +16,7 @@ use nodecfg::agent::keeper::{Keeper, Outcome, Outward, Paths};
 use nodecfg::agent::placement::Placement;
 use nodecfg::agent::signals::{ActivationError, Download, Event, FetchError, Health, NodeHealth, Wanted};
 use nodecfg::agent::state::{FailureKind, Ledger, Phase, Settings};
+use nodecfg::agent::store::Store;
 use nodecfg::contract::{ConfigMapSource, ConfigSource};
 use nodecfg::nodeconfig::NodeConfigStatus;
 use nodecfg::observed::KubeletVersion;
@@ -336,6 +337,7 @@ impl World {
         };
         self.fail_again();
         self.check_config("after a death");
+        self.check_saved();
         if doom.death == Death::Power {
             self.blackouts.push(self.now);
             self.lost_power = true;
@@ -554,6 +556,25 @@ impl World {
         assert!(
             self.known.contains(&*found),
             "{when}, the kubelet's file holds what was never accepted, or a part: {:?}\n{}",
+            String::from_utf8_lossy(&found),
+            self.history
+        );
+    }
+
+    /// What is in place is something that the ledger on disk names: it was saved before anything was placed.
+    fn check_saved(&self) {
+        if !self.faults.is_empty() {
+            return;
+        }
+        let store = Store::new(Path::new(FOLDER));
+        let ledger = store.load(&self.disk).unwrap_or_else(|error| panic!("{error}\n{}", self.history));
+        let named = [&ledger.assigned, &ledger.last_known_good, &ledger.beyond.active];
+        let payloads = named.into_iter().flatten().filter_map(|source| store.checkpoint(&self.disk, source).ok());
+        let mut texts = payloads.flat_map(BTreeMap::into_values);
+        let found = self.disk.content(Path::new(CONFIG)).unwrap_or_default();
+        assert!(
+            *found == *contents::LOCAL.as_bytes() || texts.any(|text| text.as_bytes() == &*found),
+            "in place is what the ledger on disk does not name: {:?}\n{ledger:?}\n{}",
             String::from_utf8_lossy(&found),
             self.history
         );

@@ -20,9 +20,12 @@ pub(super) struct Opinion {
     pub(super) policies: BTreeMap<StateFile, String>,
 }
 
+/// By the hash of the configuration and the kubelet's version.
+type Known = HashMap<([u8; 32], Minor), Arc<Opinion>>;
+
 /// The opinions that were asked for. A clone shares them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Opinions(Arc<Mutex<HashMap<([u8; 32], Minor), Arc<Opinion>>>>);
+pub(super) struct Opinions(Arc<Mutex<Known>>);
 
 impl Opinions {
     /// The opinion of a configuration.
