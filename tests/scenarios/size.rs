@@ -28,7 +28,7 @@ async fn converges(mut start: Start, pools: usize, nodes: usize) {
         start = start.pool(&pool, nodes);
     }
     repository.commit();
-    let cluster = start.up().await;
+    let cluster = start.large().up().await;
     let history = cluster.history().await;
     let all = pools * nodes;
     cluster.sync(&repository, &[]).await.exits(0).says(&format!("{all} nodes: {all} converged."));

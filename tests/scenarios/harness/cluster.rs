@@ -105,11 +105,12 @@ impl Cluster {
     pub(super) async fn start(start: Start) -> Self {
         let home = TempDir::new().unwrap();
         let kubeconfig = home.path().join("kubeconfig");
-        let Start { host, nodes, faults, later } = start;
+        let Start { host, nodes, faults, later, large } = start;
         let faults = faults.into_iter().collect();
         let carriers = if matches!(host, Host::Agents) { "nodeconfigs" } else { "nodes" };
         let sandbox = async |character, installed, nodes, faults| {
-            let powers = Powers::start(character, installed, nodes, faults, &kubeconfig).await;
+            let large = large && carriers == "nodeconfigs";
+            let powers = Powers::start(character, installed, large, nodes, faults, &kubeconfig).await;
             (powers.api().client(), Server::Sandbox(Box::new(powers)))
         };
         let (client, server) = match host {

@@ -159,11 +159,12 @@ pub struct Start {
     nodes: Vec<NodeSpec>,
     faults: Vec<FaultSpec>,
     later: Vec<(String, Fault)>,
+    large: bool,
 }
 
 impl Start {
     fn new(host: Host) -> Self {
-        Self { host, nodes: Vec::new(), faults: Vec::new(), later: Vec::new() }
+        Self { host, nodes: Vec::new(), faults: Vec::new(), later: Vec::new(), large: false }
     }
 
     fn version(&self) -> &'static str {
@@ -198,6 +199,11 @@ impl Start {
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         self.nodes.push(NodeSpec::new(NodeName::new(name).unwrap(), labels, version));
         self
+    }
+
+    /// Hundreds of nodes: where each has an agent and a kubelet that it watches, their time passes more slowly.
+    pub fn large(self) -> Self {
+        Self { large: true, ..self }
     }
 
     /// What goes wrong on a node from the start.

@@ -28,21 +28,20 @@ impl Powers {
     pub(super) async fn start(
         character: Character,
         installed: bool,
+        large: bool,
         nodes: Vec<NodeSpec>,
         faults: Faults,
         kubeconfig: &Path,
     ) -> Self {
-        // Ten seconds of real time, so that a busy machine makes no kubelet look ill.
-        let agents = Settings { health_timeout: Duration::from_secs_f64(10.0 * SPEED), ..Settings::default() };
-        let options = EmbeddedOptions {
-            character,
-            installed,
-            speed: SPEED,
-            faults,
-            agents,
-            images: 2,
-            ..EmbeddedOptions::default()
-        };
+        let speed = if large { SPEED / 15.0 } else { SPEED };
+        // Much real time, so that a busy machine makes no kubelet look ill.
+        let mut agents = Settings { health_timeout: Duration::from_secs_f64(10.0 * SPEED), ..Settings::default() };
+        if large {
+            agents.probe_interval = Duration::from_secs(5);
+            agents.trial_period = Duration::from_secs(30);
+        }
+        let options =
+            EmbeddedOptions { character, installed, speed, faults, agents, images: 2, ..EmbeddedOptions::default() };
         let embedded = Embedded::start(options, nodes).await.unwrap();
         let serving = embedded.serve(None).await.unwrap();
         embedded.save_kubeconfig(&serving, kubeconfig).unwrap();
