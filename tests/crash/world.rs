@@ -90,7 +90,7 @@ struct Doom {
 #[derive(Debug, Clone)]
 enum Message {
     Event(Box<Event>),
-    Fetched(Result<Download, FetchError>, Option<NodeHealth>),
+    Fetched(Box<Result<Download, FetchError>>, Option<NodeHealth>),
 }
 
 pub struct World {
@@ -408,7 +408,7 @@ impl World {
     fn take(&mut self, message: Message) {
         match message {
             Message::Event(event) => self.give(|keeper, now| keeper.take(*event, now)),
-            Message::Fetched(result, node) => self.give(|keeper, now| keeper.fetched(result, node, kubelet(), now)),
+            Message::Fetched(result, node) => self.give(|keeper, now| keeper.fetched(*result, node, kubelet(), now)),
         }
     }
 
@@ -417,7 +417,7 @@ impl World {
             Outward::Fetch(source) => {
                 let node = (!self.api_away).then(|| self.node());
                 let answer = self.fetch(&source);
-                self.send(0.05, Message::Fetched(answer, node));
+                self.send(0.05, Message::Fetched(Box::new(answer), node));
             }
             Outward::Restart { .. } => self.restart(ledger),
             Outward::Probe { node, healthz } => {
