@@ -53,9 +53,7 @@ pub(super) fn condition(schema: &mut Schema) {
 pub(super) fn tidy(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            map.retain(|key, value| {
-                !(key == "nullable" && value.is_boolean()) && !(key == "title" && value.is_string())
-            });
+            map.retain(|key, value| !(key == "nullable" && value.is_boolean() || key == "title" && value.is_string()));
             for (key, below) in map {
                 match below {
                     Value::String(text) if key == "description" => *text = text.replace('\n', " "),

@@ -89,8 +89,8 @@ struct Doom {
 
 #[derive(Debug, Clone)]
 enum Message {
-    Event(Event),
-    Fetched(Result<Download, FetchError>, Option<NodeHealth>),
+    Event(Box<Event>),
+    Fetched(Box<Result<Download, FetchError>>, Option<NodeHealth>),
 }
 
 pub struct World {
@@ -231,7 +231,7 @@ impl World {
     fn see(&mut self) {
         if self.keeper.is_some() && !self.api_away {
             let seen = self.config.clone();
-            self.send(0.01, Message::Event(Event::Seen(seen)));
+            self.send(0.01, Message::Event(Box::new(Event::Seen(seen))));
         }
     }
 
@@ -407,8 +407,8 @@ impl World {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Event(event) => self.give(|keeper, now| keeper.take(event, now)),
-            Message::Fetched(result, node) => self.give(|keeper, now| keeper.fetched(result, node, kubelet(), now)),
+            Message::Event(event) => self.give(|keeper, now| keeper.take(*event, now)),
+            Message::Fetched(result, node) => self.give(|keeper, now| keeper.fetched(*result, node, kubelet(), now)),
         }
     }
 
@@ -417,14 +417,14 @@ impl World {
             Outward::Fetch(source) => {
                 let node = (!self.api_away).then(|| self.node());
                 let answer = self.fetch(&source);
-                self.send(0.05, Message::Fetched(answer, node));
+                self.send(0.05, Message::Fetched(Box::new(answer), node));
             }
             Outward::Restart { .. } => self.restart(ledger),
             Outward::Probe { node, healthz } => {
                 assert_eq!((healthz.address.as_str(), healthz.port), ("127.0.0.1", 10248));
                 let node = (node && !self.api_away).then(|| self.node());
                 let kubelet = if self.answers() { Ok(()) } else { Err("connection refused".to_owned()) };
-                self.send(0.01, Message::Event(Event::Probed(Health { kubelet, node })));
+                self.send(0.01, Message::Event(Box::new(Event::Probed(Health { kubelet, node }))));
             }
             Outward::Report(status) => {
                 let answer = match &mut self.config {
@@ -435,7 +435,7 @@ impl World {
                     _ => Err("connection refused".to_owned()),
                 };
                 let told = answer.is_ok();
-                self.send(0.02, Message::Event(Event::Reported(answer)));
+                self.send(0.02, Message::Event(Box::new(Event::Reported(answer))));
                 if told {
                     self.see();
                 }
@@ -501,7 +501,7 @@ impl World {
             _ => Ok(()),
         };
         let takes = 0.2 + self.random.f64();
-        self.send(takes, Message::Event(Event::Activated(answer)));
+        self.send(takes, Message::Event(Box::new(Event::Activated(answer))));
     }
 
     /// The kubelet process starts on what its file holds.
@@ -647,7 +647,7 @@ impl World {
             }
         } else {
             self.wake = None;
-            self.take(Message::Event(Event::Tick));
+            self.take(Message::Event(Box::new(Event::Tick)));
         }
     }
 

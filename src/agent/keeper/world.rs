@@ -78,7 +78,7 @@ pub(super) struct End {
 }
 
 enum Answer {
-    Event(Event),
+    Event(Box<Event>),
     Fetched(Result<Download, FetchError>),
     Deed(Deed),
 }
@@ -174,7 +174,7 @@ impl World {
         let now = self.now;
         self.act(|keeper| keeper.start(None, now));
         let wanted = self.wanted.clone();
-        self.later(0, Answer::Event(Event::Seen(Some(wanted))));
+        self.later(0, Answer::Event(Box::new(Event::Seen(Some(wanted)))));
     }
 
     fn is_killed(&self) -> bool {
@@ -205,7 +205,7 @@ impl World {
                 continue;
             }
             match self.queue.pop_first() {
-                Some((_, Answer::Event(event))) => self.act(|keeper| keeper.take(event, now)),
+                Some((_, Answer::Event(event))) => self.act(|keeper| keeper.take(*event, now)),
                 Some((_, Answer::Fetched(result))) => self.act(|keeper| keeper.fetched(result, None, None, now)),
                 Some((_, Answer::Deed(deed))) => self.outside(deed),
                 None => {}
@@ -230,7 +230,7 @@ impl World {
         self.wanted.generation += 1;
         self.wanted.source = source;
         let wanted = self.wanted.clone();
-        self.later(0, Answer::Event(Event::Seen(Some(wanted))));
+        self.later(0, Answer::Event(Box::new(Event::Seen(Some(wanted)))));
     }
 
     /// Hands something to the agent and does what comes out of it, unless it died over it.
@@ -271,7 +271,7 @@ impl World {
                     Manner::NoRestart => Err(ActivationError::NotRestarted("exit status 1".to_owned())),
                     _ => Ok(()),
                 };
-                self.later(1, Answer::Event(Event::Activated(result)));
+                self.later(1, Answer::Event(Box::new(Event::Activated(result))));
             }
             Outward::Probe { node, .. } => {
                 let up = self.now.duration_since(self.started).as_secs();
@@ -282,11 +282,11 @@ impl World {
                 };
                 let kubelet = if healthy { Ok(()) } else { Err("connection refused".to_owned()) };
                 let node = node.then_some(NodeHealth { ready: healthy, lease_renewed: Some(self.now) });
-                self.later(0, Answer::Event(Event::Probed(Health { kubelet, node })));
+                self.later(0, Answer::Event(Box::new(Event::Probed(Health { kubelet, node }))));
             }
             Outward::Report(status) => {
                 self.wanted.status = *status;
-                self.later(0, Answer::Event(Event::Reported(Ok(()))));
+                self.later(0, Answer::Event(Box::new(Event::Reported(Ok(())))));
             }
             Outward::Announce(_) => {}
         }
