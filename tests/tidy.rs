@@ -23,7 +23,7 @@ const LONGER: &[(&str, &str)] = &[];
 const RIM: [&str; 2] = ["src/rollout/commentary.rs", "src/rollout/execute.rs"];
 
 /// Rules about imports: for these files (folders, or files by name) none of these. Tests within them are free.
-const FORBIDDEN: [(&[&str], &[&str], &str); 9] = [
+const FORBIDDEN: [(&[&str], &[&str], &str); 10] = [
     (
         &[
             "src/advice",
@@ -63,6 +63,11 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 9] = [
             "crate::cli",
         ],
         "is pure: time, randomness and the world come in as values",
+    ),
+    (
+        &["src/judge.rs", "src/observed", "src/plan", "src/rollout"],
+        &["crate::nodeconfig", "cluster::binding", "Binding::"],
+        "must not know where a cluster keeps its assignments",
     ),
     (
         &["src/report"],
