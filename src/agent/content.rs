@@ -14,12 +14,15 @@ use crate::verdict::{self, Refusal, Stage};
 
 /// How many reasons of a refusal are told.
 const TOLD: usize = 3;
+/// How long a message may be, in characters: whoever wrote the configuration can make it as long as that is.
+const LONGEST: usize = 1024;
 
 /// What the kubelet of this host would say of one key of a ConfigMap. `underneath` are the texts that ours is laid over, as
 /// the kubelet does with the files of its `--config-dir` (`mergeKubeletConfigurations`, 1.28 on): its `--config` first.
 ///
-/// A kubelet that is not known, or newer or older than the tables, is judged as the nearest that they have; the message says
-/// so.
+/// A kubelet that is newer or older than the tables is judged as the nearest that they have, and the message says so; the
+/// feature gates of a newer one are left to it. Where the version is not known, only what the kubelets of all versions refuse
+/// is refused. A configuration without `/healthz` is refused too: nobody could see then whether it works.
 #[must_use]
 pub fn judge(
     payload: &BTreeMap<String, String>,
@@ -28,9 +31,10 @@ pub fn judge(
     kubelet: Option<KubeletVersion>,
 ) -> Verdict {
     let (minor, judged_as) = nearest(kubelet);
+    let known = kubelet;
     let kubelet = kubelet.map(|version| version.to_string());
     let not_loaded =
-        |message: String| Verdict::NotLoaded { message: format!("{message}{judged_as}"), kubelet: kubelet.clone() };
+        |message: String| Verdict::NotLoaded { message: short(&message) + &judged_as, kubelet: kubelet.clone() };
     let Some(text) = payload.get(key) else {
         let keys: Vec<&str> = payload.keys().map(String::as_str).collect();
         let has = if keys.is_empty() { "no keys".to_owned() } else { format!("the keys {}", keys.join(", ")) };
@@ -48,16 +52,28 @@ pub fn judge(
             Err(message) => return not_loaded(format!("the configuration underneath cannot be read: {message}")),
         }
     }
-    if answer.runs() {
+    let whole = whole(underneath, text).unwrap_or_default();
+    if answer.runs() && healthz(&whole).port == 0 {
+        let message = "healthzPort is 0: the agent could not see whether the kubelet works on it".to_owned();
+        return Verdict::NotValid { message, kubelet };
+    }
+    let newer = known.is_some_and(|version| (version.major, Minor(version.minor)) > (1, NEWEST));
+    if answer.runs() || (newer && answer.stage == Stage::Gates) || (known.is_none() && some_version_runs(&whole)) {
         return Verdict::Accepted;
     }
     let message = told(answer.reasons());
     match answer.stage {
         Stage::Load => not_loaded(message),
         Stage::Gates | Stage::Validate | Stage::Ok => {
-            Verdict::NotValid { message: format!("{message}{judged_as}"), kubelet }
+            Verdict::NotValid { message: short(&message) + &judged_as, kubelet }
         }
     }
+}
+
+/// Whether a kubelet of any version that is known runs a configuration.
+fn some_version_runs(text: &str) -> bool {
+    let versions = (OLDEST.0..=NEWEST.0).map(Minor);
+    read(text).is_ok_and(|document| versions.into_iter().any(|minor| verdict::assess(&document, minor).runs()))
 }
 
 /// The configuration that a kubelet ends up with which lays a text over others, in canonical form. `None` when one of them
@@ -88,6 +104,15 @@ fn nearest(kubelet: Option<KubeletVersion>) -> (Minor, String) {
             let nearest = if older { OLDEST } else { NEWEST };
             (nearest, format!(" (nothing is known of kubelet {version}; judged as {nearest})"))
         }
+    }
+}
+
+/// A message that fits into a status.
+#[must_use]
+pub fn short(message: &str) -> String {
+    match message.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or_default()),
+        None => message.to_owned(),
     }
 }
 
@@ -247,6 +272,34 @@ mod tests {
             assert!(matches!(bad, Verdict::NotValid { message, .. } if message.ends_with(&words)), "{words}");
             assert_eq!(judge(&payload("maxPods: 5\n"), "kubelet", &[], kubelet), Verdict::Accepted);
         }
+    }
+
+    #[test]
+    fn what_cannot_be_known_of_a_kubelet_is_left_to_it() {
+        let gate = |name: &str, kubelet| {
+            judge(&payload(&format!("featureGates: {{{name}: true}}\n")), "kubelet", &[], kubelet)
+        };
+        assert_eq!(gate("NotInventedYet", version("v1.99.0")), Verdict::Accepted);
+        assert!(matches!(gate("NotInventedYet", version("v1.36.2")), Verdict::NotValid { .. }));
+        // A gate that the newest kubelets have lost and older ones have.
+        assert_eq!(gate("DynamicKubeletConfig", None), Verdict::Accepted);
+        assert!(matches!(gate("DynamicKubeletConfig", version("v1.36.2")), Verdict::NotValid { .. }));
+        assert!(matches!(gate("NotInventedYet", None), Verdict::NotValid { .. }), "no kubelet has it");
+    }
+
+    #[test]
+    fn a_kubelet_that_nobody_could_ask_is_not_tried() {
+        assert!(said(&payload("healthzPort: 0\n"), &[]).contains("healthzPort is 0"));
+        assert_eq!(said(&payload("healthzPort: 10249\n"), &[&format!("{HEADER}healthzPort: 0\n")]), "accepted");
+    }
+
+    #[test]
+    fn no_message_is_longer_than_a_status_takes() {
+        let said = said(&payload(&format!("maxPods: {}\n", "x".repeat(50_000))), &[]);
+        assert!(said.chars().count() < LONGEST + 100 && said.contains('…'), "{}", said.len());
+        let keys: BTreeMap<String, String> = (0..5000).map(|n| (format!("key-{n}"), String::new())).collect();
+        let Verdict::NotLoaded { message, .. } = judge(&keys, "kubelet", &[], None) else { panic!("no such key") };
+        assert!(message.chars().count() < LONGEST + 100, "{}", message.len());
     }
 
     #[test]

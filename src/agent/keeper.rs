@@ -15,7 +15,7 @@ use super::host::Healthz;
 use super::machine::{self, State};
 use super::placement::{Placement, PlacementError, Placer};
 use super::signals::{
-    ActivationError, Announcement, Download, Effect, Event, FetchError, Fetched, NodeHealth, Verdict,
+    ActivationError, Announcement, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Verdict,
 };
 use super::state::{Ledger, Phase, Settings};
 use super::store::{Payload, Store, StoreError};
@@ -124,7 +124,9 @@ impl<D: Disk> Keeper<D> {
     pub fn start(&mut self, kubelet: Option<KubeletVersion>, now: Timestamp) -> Outcome {
         self.kubelet = kubelet;
         let ledger = &self.state.ledger;
-        let verdict = ledger.assigned.as_ref().map(|assigned| self.judge_checkpoint(assigned));
+        // A judgement that was made for a kubelet that is known is not overturned by one for a kubelet that is not.
+        let judged = |verdict: &Verdict| kubelet.is_some() || matches!(verdict, Verdict::NotLoaded { .. });
+        let verdict = ledger.assigned.as_ref().map(|assigned| self.judge_checkpoint(assigned)).filter(judged);
         let in_place = match self.content(ledger.beyond.active.as_ref()) {
             Ok(active) => self.placer.is_in_place(&self.disk, active.as_deref()).unwrap_or_else(|error| {
                 tracing::warn!(%error, "cannot tell whether the kubelet's configuration is in place");
@@ -144,7 +146,7 @@ impl<D: Disk> Keeper<D> {
         kubelet: Option<KubeletVersion>,
         now: Timestamp,
     ) -> Outcome {
-        self.kubelet = kubelet;
+        self.kubelet = kubelet.or(self.kubelet);
         let fetched = result.and_then(|download| {
             let key = key(&download.source);
             content::check_hash(&download.payload, key, download.content_hash.as_deref())?;
@@ -225,7 +227,11 @@ impl<D: Disk> Keeper<D> {
                 Ok(remove) => out.push(Outward::Restart { remove }),
                 Err(reason) => answers.push_back(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
             },
-            Effect::Probe { node } => out.push(Outward::Probe { node, healthz: self.healthz() }),
+            Effect::Probe { node } => match self.healthz() {
+                // A configuration of the node's own may do without: there is nothing to ask, and nothing to fall back to.
+                Healthz { port: 0, .. } => answers.push_back(Event::Probed(Health { kubelet: Ok(()), node: None })),
+                healthz => out.push(Outward::Probe { node, healthz }),
+            },
             Effect::Report(status) => out.push(Outward::Report(status)),
             Effect::Announce(announcement) => out.push(Outward::Announce(announcement)),
             Effect::Prune => self.unpruned = true,
@@ -249,15 +255,19 @@ impl<D: Disk> Keeper<D> {
     fn place(&mut self, target: Option<&ConfigSource>) -> Result<Vec<StateFile>, String> {
         self.healthz = None;
         let ledger = &self.state.ledger;
-        // What is on disk may have changed since it was taken: whatever it is, a kubelet that refuses it does not get it.
-        if let Some(source) = target
-            && let Verdict::NotLoaded { message, .. } | Verdict::NotValid { message, .. } =
-                self.judge_checkpoint(source)
-        {
-            return Err(format!("the kubelet would refuse the checkpoint of {source}: {message}"));
+        let hurry = ledger.beyond.failure.is_some();
+        // What is on disk may have changed since it was taken: whatever it is, a kubelet that refuses it does not get it. But
+        // what ran once is better than what has failed, whatever is thought of it by now.
+        match target.map(|source| (source, self.judge_checkpoint(source))) {
+            Some((source, Verdict::NotValid { message, .. })) if hurry => {
+                tracing::warn!("falling back to {source}, which the kubelet would refuse by now: {message}");
+            }
+            Some((source, Verdict::NotLoaded { message, .. } | Verdict::NotValid { message, .. })) => {
+                return Err(format!("the kubelet would refuse the checkpoint of {source}: {message}"));
+            }
+            Some((_, Verdict::Accepted)) | None => {}
         }
         let content = self.content(target)?;
-        let hurry = ledger.beyond.failure.is_some();
         let good = ledger.last_known_good.as_ref();
         // Before a trial begins, its end is made ready.
         let ready = if hurry || target == good {
@@ -267,11 +277,19 @@ impl<D: Disk> Keeper<D> {
             Some(self.content(good).map_err(unready)?)
         };
         let from = self.effective(ledger.beyond.active.as_ref());
+        // A kubelet may have started on what failed before anybody could see it.
+        let failed = hurry.then(|| self.effective(ledger.assigned.as_ref()).ok()).flatten();
         let text = |error: PlacementError| error.to_string();
         let ready = ready.as_ref().map(Option::as_deref);
         self.placer.place(&self.disk, content.as_deref(), ready, hurry).map_err(text)?;
         match (from, self.effective(target)) {
-            (Ok(from), Ok(to)) => Ok(content::state_files(&from, &to)),
+            (Ok(from), Ok(to)) => {
+                let mut files = content::state_files(&from, &to);
+                files.extend(failed.iter().flat_map(|failed| content::state_files(failed, &to)));
+                files.sort_unstable();
+                files.dedup();
+                Ok(files)
+            }
             (Err(error), _) | (_, Err(error)) => {
                 tracing::warn!(error, "no state file of the kubelet is removed: it is not known what it runs");
                 Ok(Vec::new())

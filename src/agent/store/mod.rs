@@ -47,8 +47,9 @@ pub enum StoreError {
     Disk(#[from] DiskError),
     /// A file that says what is assigned cannot be understood.
     #[error(
-        "{} cannot be read: {problem}; restore it, or, to start afresh from the local configuration, remove the agent's \
-         folder while the agent does not run",
+        "{} cannot be read: {problem}; restore it, or, to start afresh from the local configuration while the agent does not \
+         run, copy what is in `local` of the agent's folder over the kubelet's --config file (with drop-ins: remove \
+         nodecfg's), and then remove the agent's folder",
         path.display()
     )]
     Unreadable {
