@@ -4,8 +4,7 @@
 //! writes `status`. Shapes below `spec` and `status.config` are core/v1's ([`crate::contract`], KEP-281). The
 //! CustomResourceDefinition is derived from these types; nothing else describes it.
 
-// The columns of one table repeat their keys.
-#![allow(clippy::duplicated_attributes)]
+#![expect(clippy::duplicated_attributes, reason = "the columns of one table repeat their keys")]
 
 use kube::CustomResource;
 use kube::CustomResourceExt as _;
