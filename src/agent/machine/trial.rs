@@ -72,11 +72,12 @@ impl Trial {
         self.ailing_since = self.ailing_since.map(|moment| shifted(moment, by));
     }
 
-    /// Nothing of it is still to come.
-    pub(super) fn clamp(&mut self, now: Timestamp) {
+    /// It goes on under another agent. Nobody knows how the kubelet was in between, nor whether the clock was set: being well
+    /// and being unwell both begin anew.
+    pub(super) fn resume(&mut self, now: Timestamp) {
         self.started = self.started.min(now);
-        self.healthy_since = self.healthy_since.map(|moment| moment.min(now));
-        self.ailing_since = self.ailing_since.map(|moment| moment.min(now));
+        self.healthy_since = self.healthy_since.map(|_| now);
+        self.ailing_since = self.ailing_since.map(|_| now);
     }
 
     fn ailment(&self, health: &Result<(), String>, node: Option<NodeHealth>) -> Option<Ailment> {

@@ -178,15 +178,20 @@ impl World {
         self.healthy_since = self.healthy_since.map(|moment| moment + by);
     }
 
-    /// The host is off for so long; then kubelet and agent start at the same time.
-    pub(super) fn reboot(&mut self, seconds: f64, seed: u64) {
+    /// The agent is away for so long, and the kubelet runs on.
+    pub(super) fn away(&mut self, seconds: f64, seed: u64) {
         self.queue.clear();
         self.wake = None;
         self.now = after(self.now, Duration::from_secs_f64(seconds));
-        self.runs.clone_from(&self.placed);
-        self.started = self.now;
-        self.healthy_since = None;
         self.kill(seed);
+    }
+
+    /// The host is off for so long; then kubelet and agent start at the same time.
+    pub(super) fn reboot(&mut self, seconds: f64, seed: u64) {
+        self.runs.clone_from(&self.placed);
+        self.started = after(self.now, Duration::from_secs_f64(seconds));
+        self.healthy_since = None;
+        self.away(seconds, seed);
     }
 
     pub(super) fn verdict(&self, source: &ConfigSource) -> Verdict {
