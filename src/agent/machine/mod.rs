@@ -330,9 +330,8 @@ impl State {
     fn keep_time(&mut self, now: Timestamp) {
         let Some(last) = self.volatile.last.replace(now) else {
             self.volatile.first = Some(now);
-            // Nothing of a trial is still to come.
             if let Phase::Trying(trial) = &mut self.ledger.beyond.phase {
-                trial.clamp(now);
+                trial.resume(now);
             }
             return;
         };

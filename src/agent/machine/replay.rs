@@ -48,7 +48,10 @@ fn the_agent_says_what_the_recorded_kubelet_said() {
             match line["kind"].as_str().unwrap() {
                 "create-configmap" => {
                     let (uid, version) = identity(&lines, &name);
-                    world.maps.insert(name.clone(), Map { uid, version, immutable: false, verdict: verdict(&name) });
+                    world.maps.insert(
+                        name.clone(),
+                        Map { uid, version, immutable: false, hash: None, verdict: verdict(&name) },
+                    );
                 }
                 "update-configmap" => {
                     let version = line["resourceVersion"].as_str().unwrap().to_owned();

@@ -150,8 +150,13 @@ impl State {
             return Some((FALSE, problem.reason.clone(), problem.message.clone()));
         }
         let wanted = self.volatile.wanted.as_ref()?;
+        // A NodeConfig that was deleted and made again counts its generations anew.
+        let taken = match (&self.ledger.assigned, &wanted.source) {
+            (Some(assigned), Some(wanted)) => assigned.names_same(wanted),
+            (assigned, wanted) => assigned.is_none() && wanted.is_none(),
+        };
         let message = format!("{} is assigned", texts::named(wanted.source.as_ref()));
-        (sync.generation == Some(wanted.generation)).then(|| (TRUE, texts::SYNCED.to_owned(), message))
+        (taken && sync.generation == Some(wanted.generation)).then(|| (TRUE, texts::SYNCED.to_owned(), message))
     }
 
     /// Whether the kubelet runs what is assigned.

@@ -1,9 +1,10 @@
 //! What becomes of assignments, told from the outside: what spec said, what went wrong, what the agent did and reported.
 
 use super::world::{Behaviour, World, source};
-use crate::agent::signals::Verdict;
+use crate::agent::signals::{Verdict, Wanted};
 use crate::agent::state::Phase;
 use crate::contract::ConfigSource;
+use crate::nodeconfig::{Condition, NodeConfigStatus};
 
 pub(super) const DOWNLOAD: &str = "failed to sync: failed to download config, see Kubelet log for details";
 pub(super) const VALIDATE: &str = "failed to validate config, see Kubelet log for details";
@@ -22,6 +23,17 @@ pub(super) fn world() -> World {
     world.run_for(700.0);
     assert_eq!(world.told(), ["good", "good", "good"]);
     world
+}
+
+impl World {
+    /// The reason of each condition with a sign for its status.
+    pub(super) fn conditions(&self) -> String {
+        let one = |condition: &Condition| {
+            let sign = if condition.status == "True" { '+' } else { '-' };
+            format!("{sign}{}", condition.reason)
+        };
+        self.status().conditions.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
 }
 
 pub(super) fn names(list: &[Option<ConfigSource>]) -> Vec<String> {
@@ -249,6 +261,101 @@ fn a_mutable_configmap_is_followed_and_labels_of_an_immutable_one_are_not() {
     world.maps.get_mut("new").unwrap().uid = "uid-newer".to_owned();
     world.run_for(5_000.0);
     assert_eq!(names(&world.activations), ["good", "good", "new", "new"]);
+}
+
+/// A ConfigMap that was deleted and made again.
+fn make_again(world: &mut World, name: &str, hash: Option<&str>) {
+    let map = world.maps.get_mut(name).unwrap();
+    (map.uid, map.version) = (format!("{}-again", map.uid), "77".to_owned());
+    map.hash = hash.map(str::to_owned);
+}
+
+#[test]
+fn the_same_content_made_again_is_adopted_without_a_restart() {
+    for immutable in [true, false] {
+        let mut world = world();
+        let map = world.maps.get_mut("new").unwrap();
+        (map.immutable, map.hash) = (immutable, Some("sha256:1".to_owned()));
+        world.assign(Some(source("new")));
+        world.run_for(100.0);
+        let uids = |world: &World| {
+            let config = world.status().config.unwrap();
+            let uid =
+                |source: Option<ConfigSource>| source.and_then(|source| source.config_map?.uid).unwrap_or_default();
+            [config.assigned, config.active, config.last_known_good].map(uid)
+        };
+        // On trial, the trial goes on.
+        make_again(&mut world, "new", Some("sha256:1"));
+        let started = world.now;
+        world.assign(Some(source("new")));
+        world.see();
+        world.run_for(100.0);
+        if !immutable {
+            assert_eq!(uids(&world), ["uid-new-again", "uid-new-again", "uid-good"]);
+        }
+        world.run_until(started + jiff::SignedDuration::from_secs(530));
+        assert_eq!(world.state.ledger.beyond.phase, Phase::Settled, "{immutable}");
+        world.run_for(4_400.0);
+        assert_eq!(uids(&world), ["uid-new-again"; 3]);
+        // Afterwards it is the last known good at once.
+        make_again(&mut world, "new", Some("sha256:1"));
+        let announced = world.announcements.len();
+        world.run_for(4_400.0);
+        assert_eq!((uids(&world), world.error().as_str()), (["uid-new-again-again"; 3].map(str::to_owned), ""));
+        assert_eq!(world.conditions(), "+Synced +Active +KnownGood");
+        assert_eq!(
+            (names(&world.activations), world.announcements.len()),
+            (vec!["good".to_owned(), "new".to_owned()], announced)
+        );
+        assert_eq!((&world.saved, &world.state.ledger.beyond.phase), (&world.state.ledger, &Phase::Settled));
+        // It is what a later one falls back to.
+        world.behaviours.insert("other".to_owned(), Behaviour::Silent);
+        world.assign(Some(source("other")));
+        world.run_for(100.0);
+        assert_eq!(uids(&world), ["uid-other", "uid-new-again-again", "uid-new-again-again"]);
+    }
+}
+
+#[test]
+fn what_is_made_again_is_tried_when_its_content_differs_or_is_not_known() {
+    for (before, after) in [(Some("sha256:1"), Some("sha256:2")), (Some("sha256:1"), None), (None, None)] {
+        let mut world = world();
+        world.maps.get_mut("new").unwrap().hash = before.map(str::to_owned);
+        world.assign(Some(source("new")));
+        world.run_for(700.0);
+        make_again(&mut world, "new", after);
+        world.run_for(100.0);
+        assert_eq!(names(&world.activations), ["good", "new", "new"], "{before:?} {after:?}");
+        assert!(matches!(world.state.ledger.beyond.phase, Phase::Trying(_)));
+    }
+    // So is what failed.
+    let mut world = world();
+    world.maps.get_mut("new").unwrap().hash = Some("sha256:1".to_owned());
+    world.behaviours.insert("new".to_owned(), Behaviour::Silent);
+    world.assign(Some(source("new")));
+    world.run_for(100.0);
+    make_again(&mut world, "new", Some("sha256:1"));
+    world.run_for(75.0);
+    assert_eq!(names(&world.activations)[..4], ["good", "new", "good", "new"]);
+}
+
+#[test]
+fn a_nodeconfig_that_was_made_again_is_not_synced_before_it_is_taken() {
+    let mut world = world();
+    let generation = world.config.as_ref().unwrap().generation;
+    world.config = None;
+    world.see();
+    world.run_for(1.0);
+    world.config = Some(Wanted { generation, source: Some(source("new")), status: NodeConfigStatus::default() });
+    world.see();
+    world.run_for(0.04);
+    let synced = |world: &World| {
+        let conditions = world.status().conditions;
+        conditions.iter().find(|condition| condition.kind == "Synced").map(|condition| condition.message.clone())
+    };
+    assert!(!synced(&world).is_some_and(|message| message.contains("/new ")), "{:?}", synced(&world));
+    world.run_for(1.0);
+    assert_eq!(synced(&world).unwrap(), "kube-system/new is assigned");
 }
 
 #[test]

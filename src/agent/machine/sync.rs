@@ -145,8 +145,43 @@ impl State {
             Err(reason) => self.sync_failed(SyncProblem::storage(reason), turn.now),
             Ok(()) if !self.is_wanted(&fetched.download.source) => {}
             Ok(()) if self.volatile.activation.under_way || self.is_held(turn.now) => {}
+            Ok(()) if self.is_made_again(&fetched) => self.adopt(&fetched, turn),
             Ok(()) => self.take(&fetched, turn),
         }
+    }
+
+    /// Whether a download has another uid or version than what is assigned and runs, and the very same content: both hashes
+    /// were checked against theirs.
+    fn is_made_again(&self, fetched: &Fetched) -> bool {
+        let Fetched { download, verdict, .. } = fetched;
+        let beyond = &self.ledger.beyond;
+        let named = self.ledger.assigned.as_ref().is_some_and(|assigned| assigned.names_same(&download.source));
+        named
+            && self.ledger.assigned == beyond.active
+            && !matches!(beyond.phase, Phase::Activating { .. })
+            && beyond.failure.is_none()
+            && *verdict == Verdict::Accepted
+            && beyond.content_hash.is_some()
+            && beyond.content_hash == download.content_hash
+    }
+
+    /// What runs has another source from now on. There is nothing to restart the kubelet for, nor to try anew: a ConfigMap
+    /// that is restored from a backup on a whole fleet is no rollout.
+    fn adopt(&mut self, fetched: &Fetched, turn: &mut Turn) {
+        let download = &fetched.download;
+        let source = Some(download.source.clone());
+        if self.ledger.last_known_good == self.ledger.assigned {
+            self.ledger.last_known_good.clone_from(&source);
+        }
+        self.ledger.assigned.clone_from(&source);
+        let beyond = &mut self.ledger.beyond;
+        beyond.active = source;
+        beyond.pool.clone_from(&download.pool);
+        beyond.immutable = download.immutable;
+        if beyond.phase == Phase::Settled {
+            turn.effects.push(Effect::Prune);
+        }
+        self.synced(turn.now);
     }
 
     /// Whether a download is what is assigned already: same uid, same version, same key. A ConfigMap that was immutable and

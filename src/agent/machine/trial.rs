@@ -27,8 +27,8 @@ pub(super) struct Watch {
     asks_node: bool,
     /// When to look next. `None`: at once.
     next: Option<Timestamp>,
-    /// When to ask the API server next.
-    next_node: Option<Timestamp>,
+    /// When the API server was asked last.
+    asked: Option<Timestamp>,
     /// Whether `/healthz` answered when it was asked last.
     answers: bool,
     /// Whether it ever did since the restart.
@@ -60,7 +60,7 @@ impl Watch {
 
     pub(super) fn shift(&mut self, by: SignedDuration) {
         self.next = self.next.map(|next| shifted(next, by));
-        self.next_node = self.next_node.map(|next| shifted(next, by));
+        self.asked = self.asked.map(|asked| shifted(asked, by));
     }
 }
 
@@ -72,11 +72,12 @@ impl Trial {
         self.ailing_since = self.ailing_since.map(|moment| shifted(moment, by));
     }
 
-    /// Nothing of it is still to come.
-    pub(super) fn clamp(&mut self, now: Timestamp) {
+    /// It goes on under another agent. Nobody knows how the kubelet was in between, nor whether the clock was set: being well
+    /// and being unwell both begin anew.
+    pub(super) fn resume(&mut self, now: Timestamp) {
         self.started = self.started.min(now);
-        self.healthy_since = self.healthy_since.map(|moment| moment.min(now));
-        self.ailing_since = self.ailing_since.map(|moment| moment.min(now));
+        self.healthy_since = self.healthy_since.map(|_| now);
+        self.ailing_since = self.ailing_since.map(|_| now);
     }
 
     fn ailment(&self, health: &Result<(), String>, node: Option<NodeHealth>) -> Option<Ailment> {
@@ -106,9 +107,14 @@ impl State {
         if watch.under_way || watch.next.is_some_and(|next| next > turn.now) {
             return;
         }
-        let over = trial.healthy_since.is_some_and(|healthy| since(healthy, turn.now) >= settings.trial_period);
-        let open = trial.healthy_since.is_none() || trial.ailing_since.is_some() || over;
-        let node = open || watch.next_node.is_none_or(|next| next <= turn.now);
+        let open = trial.healthy_since.is_none() || trial.ailing_since.is_some();
+        // Its confirmation at the end of a trial is asked for at once. A server that does not give it may be away from a whole
+        // fleet: it is asked no more often than before.
+        let end = trial.healthy_since.map(|healthy| after(healthy, settings.trial_period));
+        let over = end.filter(|end| *end <= turn.now);
+        let pause = NODE_INTERVAL.max(settings.probe_interval);
+        let node = open
+            || watch.asked.is_none_or(|asked| since(asked, turn.now) >= pause || over.is_some_and(|end| asked < end));
         // A kubelet that does not recover on what it falls back to is looked at less often: nothing is done about it.
         let lost = self.is_on_last_resort() && since(trial.started, turn.now) > settings.health_timeout;
         let interval = if lost { settings.probe_interval.max(NODE_INTERVAL) } else { settings.probe_interval };
@@ -117,7 +123,7 @@ impl State {
         watch.asks_node = node;
         watch.next = Some(after(turn.now, interval));
         if node {
-            watch.next_node = Some(after(turn.now, NODE_INTERVAL.max(settings.probe_interval)));
+            watch.asked = Some(turn.now);
         }
         turn.effects.push(Effect::Probe { node });
     }
@@ -145,7 +151,9 @@ impl State {
         let healthy = watch.ailment.is_none();
         let over = trial.ailing_since.is_none()
             && trial.healthy_since.is_some_and(|healthy| since(healthy, now) >= settings.trial_period);
-        watch.ripe = healthy && (last_resort || (over && health.node.is_some()));
+        // What the API server confirmed once it need not confirm again, when the promotion could not be saved.
+        let confirmed = watch.ripe || health.node.is_some();
+        watch.ripe = healthy && (last_resort || (over && confirmed));
     }
 
     /// The answer to a look.

@@ -110,7 +110,10 @@ fn the_trial_ends_when_the_api_server_has_confirmed_it() {
     world.assign(Some(source("new")));
     world.run_for(100.0);
     world.faults.api_away = true;
-    world.run_for(2_000.0);
+    world.run_for(1_000.0);
+    let asked = world.asked;
+    world.run_for(1_000.0);
+    assert!(world.asked - asked <= 101, "an API server that does not answer is left in peace: {}", world.asked - asked);
     assert_eq!(world.state.ledger.last_known_good, world.runs.clone().map(|_| good_of(&world)));
     world.faults.api_away = false;
     world.run_for(100.0);
@@ -164,6 +167,44 @@ fn a_reboot_in_the_trial_gives_the_kubelet_its_time_again() {
     }
     world.run_for(100.0);
     assert_eq!(world.told(), ["new", "good", "good"]);
+}
+
+#[test]
+fn a_reboot_while_ailing_does_not_fail_the_trial_at_the_first_look() {
+    let mut world = world();
+    world.behaviours.insert("new".to_owned(), Behaviour::Dies(100));
+    world.assign(Some(source("new")));
+    world.run_for(130.0);
+    assert!(matches!(&world.state.ledger.beyond.phase, Phase::Trying(trial) if trial.ailing_since.is_some()));
+    world.behaviours.clear();
+    world.reboot(180.0, 3);
+    world.run_for(580.0);
+    assert_eq!((world.told(), world.error().as_str()), (["new", "new", "good"].map(str::to_owned), ""));
+    world.run_for(40.0);
+    assert_eq!(world.told(), ["new", "new", "new"]);
+}
+
+#[test]
+fn a_trial_is_lived_through_under_the_eyes_of_the_agent() {
+    type Happening = fn(&mut World);
+    let happenings: [Happening; 3] = [
+        |world| world.away(7_200.0, 3),
+        |world| world.reboot(7_200.0, 3),
+        |world| {
+            world.set_clock(jiff::SignedDuration::from_secs(554));
+            world.kill(3);
+        },
+    ];
+    for (index, happening) in happenings.into_iter().enumerate() {
+        let mut world = world();
+        world.assign(Some(source("new")));
+        world.run_for(60.0);
+        happening(&mut world);
+        world.run_for(580.0);
+        assert_eq!(world.told(), ["new", "new", "good"], "{index}: still on trial");
+        world.run_for(40.0);
+        assert_eq!((world.told(), world.error().as_str()), (["new"; 3].map(str::to_owned), ""), "{index}");
+    }
 }
 
 #[test]

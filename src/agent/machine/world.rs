@@ -39,6 +39,7 @@ pub(super) struct Map {
     pub(super) uid: String,
     pub(super) version: String,
     pub(super) immutable: bool,
+    pub(super) hash: Option<String>,
     pub(super) verdict: Verdict,
 }
 
@@ -84,6 +85,8 @@ pub(super) struct World {
     pub(super) statuses: Vec<ConfigStatus>,
     pub(super) reports: usize,
     pub(super) steps: usize,
+    /// How often the API server was asked about the node.
+    pub(super) asked: usize,
     /// Since when the kubelet has been healthy without a break, as the world knows.
     healthy_since: Option<Timestamp>,
     at_once: (Timestamp, usize),
@@ -141,6 +144,7 @@ impl World {
             statuses: Vec::new(),
             reports: 0,
             steps: 0,
+            asked: 0,
             healthy_since: None,
             at_once: (now, 0),
             hidden: Duration::ZERO,
@@ -178,15 +182,20 @@ impl World {
         self.healthy_since = self.healthy_since.map(|moment| moment + by);
     }
 
-    /// The host is off for so long; then kubelet and agent start at the same time.
-    pub(super) fn reboot(&mut self, seconds: f64, seed: u64) {
+    /// The agent is away for so long, and the kubelet runs on.
+    pub(super) fn away(&mut self, seconds: f64, seed: u64) {
         self.queue.clear();
         self.wake = None;
         self.now = after(self.now, Duration::from_secs_f64(seconds));
-        self.runs.clone_from(&self.placed);
-        self.started = self.now;
-        self.healthy_since = None;
         self.kill(seed);
+    }
+
+    /// The host is off for so long; then kubelet and agent start at the same time.
+    pub(super) fn reboot(&mut self, seconds: f64, seed: u64) {
+        self.runs.clone_from(&self.placed);
+        self.started = after(self.now, Duration::from_secs_f64(seconds));
+        self.healthy_since = None;
+        self.away(seconds, seed);
     }
 
     pub(super) fn verdict(&self, source: &ConfigSource) -> Verdict {
@@ -204,8 +213,8 @@ impl World {
     }
 
     pub(super) fn map(&mut self, name: &str, version: &str, verdict: Verdict) {
-        let map = Map { uid: format!("uid-{name}"), version: version.to_owned(), immutable: false, verdict };
-        self.maps.insert(name.to_owned(), map);
+        let (uid, version) = (format!("uid-{name}"), version.to_owned());
+        self.maps.insert(name.to_owned(), Map { uid, version, immutable: false, hash: None, verdict });
     }
 
     /// Spec says something else.
@@ -272,7 +281,15 @@ impl World {
     /// What must be so of every step.
     fn check(&self, before: &Ledger, state: &State) {
         let (old, new) = (before, &state.ledger);
-        if new.last_known_good != old.last_known_good && new.last_known_good.is_some() {
+        // The same content made again takes the place of what was good and ran.
+        let good = old.last_known_good == old.beyond.active && new.last_known_good == new.beyond.active;
+        let adopted = good
+            && new
+                .beyond
+                .content_hash
+                .as_ref()
+                .is_some_and(|new| Some(new) == old.beyond.last_known_good_hash.as_ref());
+        if new.last_known_good != old.last_known_good && new.last_known_good.is_some() && !adopted {
             assert_eq!(new.last_known_good, new.assigned, "only what is assigned is promoted");
             let Phase::Trying(trial) = &old.beyond.phase else { panic!("promoted without a trial: {old:?}") };
             assert!(since(trial.healthy_since.unwrap(), self.now) >= self.settings.trial_period);
@@ -315,6 +332,7 @@ impl World {
                 }
                 Effect::Activate(target) => self.activate(target),
                 Effect::Probe { node } => {
+                    self.asked += usize::from(node);
                     let node = (node && !self.faults.api_away).then(|| self.node());
                     let kubelet = if self.answers() { Ok(()) } else { Err("connection refused".to_owned()) };
                     let healthy = kubelet.is_ok();
@@ -345,7 +363,8 @@ impl World {
         asked.uid = Some(map.uid.clone());
         asked.resource_version = Some(map.version.clone());
         let verdict = self.verdict(&found);
-        let download = Download { source: found, immutable: map.immutable, ..Download::default() };
+        let (immutable, content_hash) = (map.immutable, map.hash.clone());
+        let download = Download { source: found, immutable, content_hash, ..Download::default() };
         Ok(Box::new(Fetched { download, verdict, node: Some(self.node()) }))
     }
 
@@ -475,14 +494,5 @@ impl World {
     pub(super) fn told(&self) -> [String; 3] {
         let config = self.status().config.expect("reported");
         [config.assigned, config.active, config.last_known_good].map(|source| name(source.as_ref()))
-    }
-
-    /// The reason of each condition with a sign for its status.
-    pub(super) fn conditions(&self) -> String {
-        let one = |condition: &crate::nodeconfig::Condition| {
-            let sign = if condition.status == "True" { '+' } else { '-' };
-            format!("{sign}{}", condition.reason)
-        };
-        self.status().conditions.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 }
