@@ -1,7 +1,14 @@
 //! The node agent from end to end: the real program, real files and processes, an API server over HTTPS, and a stand-in for
 //! the kubelet, which is this program started again (`kubelet.rs`).
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout, clippy::exit)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::exit
+)]
 
 use std::time::Duration;
 
