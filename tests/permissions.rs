@@ -204,7 +204,7 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     let client = AgentClient::new(connection.client, &connection.server, node, AgentClientOptions::default());
 
     let mut seen = pin!(client.follow());
-    let wanted = seen.next().await.unwrap().expect("its NodeConfig");
+    let wanted = seen.next().await.unwrap().unwrap().expect("its NodeConfig");
     assert!(client.node_config(Duration::from_secs(10)).await.unwrap().is_some());
     client.config_map(&wanted.source.unwrap().config_map.unwrap()).await.unwrap();
     assert!(client.node_health().await.is_some());
@@ -212,7 +212,7 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     let announcement = Announcement { reason: "KubeletConfigChanged", message: "m".to_owned(), warning: false };
     client.announce(&announcement, clock::now()).await;
     // The first sight is a list's, and only the next a watch's.
-    assert!(seen.next().await.unwrap().is_some());
+    assert!(seen.next().await.unwrap().unwrap().is_some());
 
     let entries = wire.log.entries();
     let refused: Vec<String> = entries

@@ -11,7 +11,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use jiff::Timestamp;
 
 use super::disk::Disk;
-use super::host::Host;
+use super::host::{Host, RestartError};
 use super::keeper::{Keeper, Outcome, Outward};
 use super::metrics::Metrics;
 use super::signals::{ActivationError, Announcement, Download, Event, FetchError, Health, NodeHealth, Wanted};
@@ -57,34 +57,42 @@ pub enum Pass {
     Unfinished,
 }
 
-/// Runs the agent until `stop` completes.
+/// Runs the agent until `stop` completes. A restart that has begun is seen through, however it ends.
+///
+/// # Errors
+/// `Unauthorized`: the API server has refused the agent's credentials for so long that only new ones help, which are read
+/// when an agent starts.
 pub async fn run<D: Disk, H: Host>(
     keeper: Keeper<D>,
     client: AgentClient,
     host: &H,
     options: Options,
     stop: impl Future<Output = ()> + Send,
-) {
+) -> Result<(), ClusterError> {
     let mut stop = std::pin::pin!(stop);
     let mut rim = Rim::new(keeper, client, host, options);
     tokio::select! {
-        () = &mut stop => return,
+        () = &mut stop => return Ok(()),
         () = rim.start() => {}
     }
     let mut seen = std::pin::pin!(rim.client.follow());
-    loop {
+    let ended = loop {
         let timer = rim.timer();
         tokio::select! {
             // First, so that a command that is ended together with the agent is not taken for one that failed.
             biased;
-            () = &mut stop => break,
+            () = &mut stop => break Ok(()),
             Some(answer) = rim.under_way.next() => rim.answered(answer),
             // Never ends.
-            Some(wanted) = seen.next() => rim.seen(wanted),
+            Some(told) = seen.next() => match told {
+                Ok(wanted) => rim.seen(wanted),
+                Err(error) => break Err(error),
+            },
             () = timer => rim.take(Event::Tick),
         }
-    }
+    };
     rim.end().await;
+    ended
 }
 
 /// Brings the node to what is assigned now, sees it through its trial, and ends. For a node that is looked after by
@@ -130,7 +138,7 @@ enum Answer {
     /// A download, and what was found out beside it.
     Fetched(Result<Download, FetchError>, Option<NodeHealth>, Option<KubeletVersion>),
     /// A restart of the kubelet.
-    Restarted(Result<(), String>),
+    Restarted(Result<(), RestartError>),
     /// A report.
     Reported(Result<(), String>),
     /// A look at the kubelet.
@@ -186,7 +194,11 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
             }
             Answer::Restarted(result) => {
                 self.restarting = false;
-                self.take(Event::Activated(result.map_err(ActivationError::NotRestarted)));
+                self.take(Event::Activated(result.map_err(|error| match error {
+                    // The kubelet still runs what it ran, and what was to come is not to blame.
+                    RestartError::NotAsked(reason) => ActivationError::NotPlaced(reason),
+                    RestartError::Failed(reason) => ActivationError::NotRestarted(reason),
+                })));
             }
             Answer::Reported(result) => {
                 self.untold = result.is_err();

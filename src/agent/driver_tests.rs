@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use kube::CustomResourceExt as _;
 use serde_json::json;
@@ -30,6 +30,8 @@ struct Held {
     go: Notify,
     asked_already: AtomicBool,
     fails: bool,
+    /// How many times it cannot be asked for a restart.
+    away: AtomicUsize,
 }
 
 impl Host for Held {
@@ -37,11 +39,14 @@ impl Host for Held {
         KubeletVersion::parse("v1.36.2")
     }
 
-    async fn restart(&self, _: &[StateFile]) -> Result<(), String> {
+    async fn restart(&self, _: &[StateFile]) -> Result<(), RestartError> {
+        if self.away.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |times| times.checked_sub(1)).is_ok() {
+            return Err(RestartError::NotAsked("nobody there".to_owned()));
+        }
         self.asked_already.store(true, Ordering::Relaxed);
         self.asked.notify_one();
         self.go.notified().await;
-        if self.fails { Err("killed".to_owned()) } else { Ok(()) }
+        if self.fails { Err(RestartError::Failed("killed".to_owned())) } else { Ok(()) }
     }
 
     async fn healthz(&self, _: &Healthz) -> Result<(), String> {
@@ -89,7 +94,7 @@ fn keeper(disk: &MemoryDisk) -> Keeper<MemoryDisk> {
 }
 
 /// What it may be spawned as.
-fn sendable<F: Future<Output = ()> + Send>(future: F) -> F {
+fn sendable<F: Future<Output = Result<(), ClusterError>> + Send>(future: F) -> F {
     future
 }
 
@@ -101,13 +106,13 @@ async fn a_restart_that_has_begun_is_waited_for_and_remembered() {
     let stopped = async move { told.notified().await };
     let mut run = std::pin::pin!(sendable(run(keeper(&disk), client, &host, Options::default(), stopped)));
     tokio::select! {
-        () = &mut run => panic!("ended by itself"),
+        _ = &mut run => panic!("ended by itself"),
         () = host.asked.notified() => {}
     }
     stop.notify_one();
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut run).await.is_err(), "it has to be waited for");
     host.go.notify_one();
-    run.await;
+    run.await.expect("was asked to end");
     let ledger = keeper(&disk).ledger().clone();
     assert!(matches!(ledger.beyond.phase, Phase::Trying(_)), "{:?}", ledger.beyond.phase);
     assert_eq!((ledger.beyond.restarts, ledger.beyond.active == ledger.assigned), (1, true));
@@ -122,10 +127,56 @@ async fn a_restart_that_ends_with_the_agent_says_nothing_of_the_configuration() 
         host.asked.notified().await;
         host.go.notify_one();
     };
-    run(keeper(&disk), client, &host, Options::default(), stopped).await;
+    run(keeper(&disk), client, &host, Options::default(), stopped).await.expect("was asked to end");
     let ledger = keeper(&disk).ledger().clone();
     assert!(matches!(ledger.beyond.phase, Phase::Activating { .. }), "{:?}", ledger.beyond.phase);
     assert_eq!(ledger.beyond.failure, None);
+}
+
+#[tokio::test]
+async fn a_restart_that_nobody_could_be_asked_for_is_asked_for_again() {
+    let (api, client, disk) = world(&LOCAL.replace("110", "50"));
+    let host = Held { away: AtomicUsize::new(2), ..Held::default() };
+    host.go.notify_one();
+    let limit = Duration::from_secs(60);
+    let pass = once(keeper(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
+    assert_eq!(pass, Pass::Settled);
+    let ledger = keeper(&disk).ledger().clone();
+    assert_eq!((ledger.beyond.failure, ledger.beyond.restarts, ledger.beyond.rollbacks), (None, 1, 0));
+    let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("is there");
+    assert_eq!(object["status"]["config"]["active"]["configMap"]["name"], "a");
+    assert_eq!(object["status"]["config"].get("error"), None);
+}
+
+/// It ends in order: a restart that has begun is seen through, and goes on from where it was with the next start.
+#[tokio::test]
+async fn an_agent_whose_credentials_are_refused_ends_once_the_kubelet_is_restarted() {
+    let (_api, client, disk) = world(&LOCAL.replace("110", "50"));
+    let host = Held::default();
+    let (limit, patience) = (Duration::from_secs(60), Duration::from_millis(50));
+    // An agent that was ended in the midst of an activation.
+    let stopped = host.asked.notified();
+    let first = once(keeper(&disk), client, &host, Options::default(), limit, limit);
+    tokio::select! {
+        _ = first => panic!("ended by itself"),
+        () = stopped => {}
+    }
+    let refusing = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        http::Response::builder().status(401).body(kube::client::Body::empty())
+    });
+    let options = AgentClientOptions { refusal_patience: Duration::ZERO, ..AgentClientOptions::default() };
+    let name = NodeName::new("n1").expect("a name");
+    let client = AgentClient::new(kube::Client::new(refusing, "default"), "https://refusing", name, options);
+    let mut run = std::pin::pin!(run(keeper(&disk), client, &host, Options::default(), std::future::pending()));
+    tokio::select! {
+        _ = &mut run => panic!("ended before it had asked"),
+        () = host.asked.notified() => {}
+    }
+    assert!(tokio::time::timeout(patience, &mut run).await.is_err(), "it has to be waited for");
+    host.go.notify_one();
+    let error = run.await.expect_err("says why it ended");
+    assert!(matches!(error, ClusterError::Unauthorized { .. }), "{error}");
+    assert_eq!(keeper(&disk).ledger().beyond.restarts, 1);
 }
 
 #[tokio::test]

@@ -289,7 +289,7 @@ mod tests {
                 let arguments = pod["containers"][index]["args"].as_array().expect("arguments");
                 told(arguments.iter().map(|argument| argument.as_str().expect("text")))
             };
-            let (agent, step) = (started(0), started(1));
+            let (step, agent) = (started(0), started(1));
             let agent = agent.subcommand_matches("agent").expect("the agent");
             let step = step.subcommand_matches("agent").and_then(|agent| agent.subcommand_matches("host-step"));
             let step = step.expect("the host step");
@@ -301,7 +301,7 @@ mod tests {
                 assert_eq!(path(step, argument), format!("nsenter -t 1 -m -- systemctl {does} kubelet"));
             }
             // The node's name comes by the environment.
-            assert_eq!(pod["containers"][0]["env"][0]["name"], "NODE_NAME");
+            assert_eq!(pod["containers"][1]["env"][0]["name"], "NODE_NAME");
         }
     }
 

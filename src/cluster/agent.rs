@@ -7,8 +7,10 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _};
 use http::Method;
 use jiff::Timestamp;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::error::ClusterError;
 use super::follow::{Change, Following, follow};
@@ -20,10 +22,11 @@ use super::transport::{Call, Limits, Transport, Whole};
 use super::wire::{Anything, LabelKeys, Meta, WireNode};
 use super::writer::{EVENT_NAMESPACE, NodeNotice, event};
 use crate::agent::signals::{Announcement, Download, FetchError, NodeHealth, Wanted};
+use crate::clock;
 use crate::contract::{ConfigMapSource, ConfigSource};
 use crate::names::NodeName;
 use crate::nodeconfig::NodeConfigStatus;
-use crate::observed::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, KubeletVersion, Readiness};
+use crate::observed::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, KubeletVersion, Node, Readiness};
 
 /// Names the agent in managedFields and as the source of Events.
 const COMPONENT: &str = "nodecfg-agent";
@@ -51,6 +54,9 @@ pub struct AgentClientOptions {
     /// The waits between attempts. The longest decides how soon all agents are back after an outage, and how hard they
     /// come.
     pub retry: RetryPolicy,
+    /// For how long the API server may refuse the credentials before that is told. Longer than authentication takes to be back
+    /// after a change on its side.
+    pub refusal_patience: Duration,
     /// Seed of the jitter.
     pub seed: u64,
 }
@@ -60,6 +66,7 @@ impl Default for AgentClientOptions {
         Self {
             request_timeout: Duration::from_secs(10),
             retry: RetryPolicy { first_delay: Duration::from_millis(500), longest_delay: Duration::from_secs(30) },
+            refusal_patience: Duration::from_secs(5 * 60),
             seed: 0,
         }
     }
@@ -79,6 +86,7 @@ pub struct NodeSight {
 pub struct AgentClient {
     transport: Transport,
     node: NodeName,
+    refusal_patience: Duration,
 }
 
 impl AgentClient {
@@ -87,7 +95,8 @@ impl AgentClient {
     #[must_use]
     pub fn new(client: kube::Client, server: &str, node: NodeName, options: AgentClientOptions) -> Self {
         let limits = Limits { attempt: options.request_timeout, total: PATIENCE };
-        Self { transport: Transport::new(client, server, options.retry, limits, options.seed), node }
+        let transport = Transport::new(client, server, options.retry, limits, options.seed);
+        Self { transport, node, refusal_patience: options.refusal_patience }
     }
 
     /// The node.
@@ -104,8 +113,9 @@ impl AgentClient {
 
     /// Follows the node's own NodeConfig: as it is now, and then whenever it changes. `None`: there is none. Never ends.
     /// Whatever goes wrong is logged when it is new, and tried again; a CustomResourceDefinition that is not there yet is
-    /// waited for. Not one of these is an instruction, so nothing of it is told.
-    pub fn follow(&self) -> impl Stream<Item = Option<Wanted>> + Send + use<> {
+    /// waited for. Not one of these is an instruction, so nothing of it is told, but one thing: `Unauthorized`, when the
+    /// credentials have been refused for long. A client reads its certificate once, and kubelets renew theirs on disk.
+    pub fn follow(&self) -> impl Stream<Item = Result<Option<Wanted>, ClusterError>> + Send + use<> {
         let client = self.clone();
         let begin = move |client: &Self| {
             let following = Following {
@@ -120,8 +130,8 @@ impl AgentClient {
             follow(&transport, following, |wire: WireNodeConfig| Some(wire)).boxed()
         };
         let changes = begin(&client);
-        let trouble = Trouble::default();
-        futures::stream::unfold((client, changes, trouble), move |(client, mut changes, mut trouble)| async move {
+        let state = (client, changes, Trouble::default(), Belonging::default());
+        futures::stream::unfold(state, move |(client, mut changes, mut trouble, mut belonging)| async move {
             loop {
                 match changes.next().await {
                     Some(Ok(change)) => {
@@ -131,9 +141,17 @@ impl AgentClient {
                             Change::Deleted(_) => None,
                             Change::Relisted(all) => all.into_iter().next(),
                         };
-                        return Some((seen.map(WireNodeConfig::into_wanted), (client, changes, trouble)));
+                        let seen = client.obeyed(seen, &mut belonging).await;
+                        return Some((Ok(seen), (client, changes, trouble, belonging)));
                     }
-                    Some(Err(error)) => trouble.met(&error),
+                    Some(Err(error)) => {
+                        trouble.met(&error);
+                        let refused = matches!(error, ClusterError::Unauthorized { .. });
+                        if refused && trouble.is_refused_longer_than(client.refusal_patience) {
+                            trouble.refused = None;
+                            return Some((Err(error), (client, changes, trouble, belonging)));
+                        }
+                    }
                     None => {}
                 }
                 tokio::time::sleep(client.transport.backoff(trouble.attempts)).await;
@@ -142,7 +160,7 @@ impl AgentClient {
         })
     }
 
-    /// The node's own NodeConfig; `None` when there is none.
+    /// The node's own NodeConfig; `None` when there is none that is to be obeyed.
     ///
     /// # Errors
     /// Every [`ClusterError`] of a request but `NotFound`.
@@ -150,7 +168,24 @@ impl AgentClient {
         let operation = self.own(Verb::Get);
         let call = Call::new(Method::GET, operation.path());
         let wire = self.transport.within(patience).call(&operation, &call, Whole::<WireNodeConfig>::new).await;
-        Ok(found(wire)?.map(WireNodeConfig::into_wanted))
+        Ok(self.obeyed(found(wire)?, &mut Belonging::default()).await)
+    }
+
+    /// What a NodeConfig says; `None` when it is being deleted, or belongs to an earlier Node of this name: the garbage collector
+    /// has not come to it yet, and what it says was meant for another machine. When the Node cannot be read, it counts.
+    async fn obeyed(&self, wire: Option<WireNodeConfig>, belonging: &mut Belonging) -> Option<Wanted> {
+        let wire = wire.filter(|wire| wire.metadata.deletion_timestamp.is_none())?;
+        let owners = wire.metadata.nodes();
+        if !owners.is_empty() && belonging.owners != owners {
+            let Some(node) = self.own_node().await else { return Some(wire.into_wanted()) };
+            *belonging = Belonging { foreign: !owners.contains(&node.uid), owners };
+            if belonging.foreign {
+                tracing::warn!("the NodeConfig belongs to an earlier Node of this name, and counts as absent");
+            }
+        } else if owners.is_empty() {
+            *belonging = Belonging::default();
+        }
+        (!belonging.foreign).then(|| wire.into_wanted())
     }
 
     /// Downloads a ConfigMap, whatever it holds.
@@ -173,12 +208,16 @@ impl AgentClient {
 
     /// What the API server says of the node; `None` when it says nothing.
     pub async fn node(&self) -> Option<NodeSight> {
+        let node = self.own_node().await?;
+        Some(NodeSight { ready: node.ready == Readiness::Ready, kubelet: node.kubelet_version })
+    }
+
+    async fn own_node(&self) -> Option<Node> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, self.node.as_str());
         let call = Call::new(Method::GET, operation.path());
         let transport = self.transport.within(HEALTH_PATIENCE);
         let wire = transport.call(&operation, &call, Whole::<WireNode>::new).await;
-        let node = wire.inspect_err(|error| tracing::debug!("{error}")).ok()?.into_node(&no_labels())?;
-        Some(NodeSight { ready: node.ready == Readiness::Ready, kubelet: node.kubelet_version })
+        wire.inspect_err(|error| tracing::debug!("{error}")).ok()?.into_node(&no_labels())
     }
 
     /// How the API server sees the node; `None` when it does not say.
@@ -239,16 +278,30 @@ fn no_labels() -> LabelKeys {
     LabelKeys::Only(std::collections::BTreeSet::new())
 }
 
+/// Whose the NodeConfig is, found out once for each set of owners.
+#[derive(Debug, Default)]
+struct Belonging {
+    /// The uids of its owners that are Nodes, as far as they have been looked at.
+    owners: Vec<String>,
+    /// Whether none of them is the present Node's.
+    foreign: bool,
+}
+
 /// What keeps the watch from working, so that each thing is said once.
 #[derive(Debug, Default)]
 struct Trouble {
     attempts: u32,
     said: Option<String>,
+    /// Since when the credentials are refused. An outage meanwhile changes nothing about that.
+    refused: Option<Instant>,
 }
 
 impl Trouble {
     fn met(&mut self, error: &ClusterError) {
         self.attempts = self.attempts.saturating_add(1);
+        if matches!(error, ClusterError::Unauthorized { .. }) {
+            self.refused.get_or_insert_with(clock::instant);
+        }
         let help = match error {
             ClusterError::DefinitionMissing { .. } => {
                 "`nodecfg install` adds it; until then the node keeps what it has".to_owned()
@@ -264,7 +317,12 @@ impl Trouble {
         }
     }
 
+    fn is_refused_longer_than(&self, patience: Duration) -> bool {
+        self.refused.is_some_and(|since| since.elapsed() > patience)
+    }
+
     fn over(&mut self) {
+        self.refused = None;
         if self.said.take().is_some() {
             tracing::info!("the NodeConfig is followed again");
         }
@@ -282,9 +340,30 @@ struct WireNodeConfig {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct WireNodeConfigMeta {
     #[serde(default)]
     generation: i64,
+    #[serde(default)]
+    owner_references: Option<Vec<WireOwner>>,
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireOwner {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    uid: String,
+}
+
+impl WireNodeConfigMeta {
+    /// The uids of the owners that are Nodes.
+    fn nodes(&self) -> Vec<String> {
+        let owners = self.owner_references.iter().flatten();
+        owners.filter(|owner| owner.kind == "Node").map(|owner| owner.uid.clone()).collect()
+    }
 }
 
 /// A spec that cannot be read is an error, never an instruction.

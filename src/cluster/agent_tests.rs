@@ -16,6 +16,7 @@ fn options() -> AgentClientOptions {
     AgentClientOptions {
         request_timeout: Duration::from_millis(500),
         retry: RetryPolicy { first_delay: Duration::from_millis(2), longest_delay: Duration::from_millis(20) },
+        refusal_patience: Duration::from_millis(100),
         seed: 1,
     }
 }
@@ -46,6 +47,10 @@ fn node_config(name: &str, config_map: &str) -> Value {
     })
 }
 
+async fn next(seen: &mut (impl Stream<Item = Result<Option<Wanted>, ClusterError>> + Unpin)) -> Option<Wanted> {
+    seen.next().await.expect("never ends").expect("is followed")
+}
+
 fn name_of(wanted: &Wanted) -> Option<String> {
     Some(wanted.source.clone()?.config_map?.name)
 }
@@ -60,9 +65,9 @@ async fn the_node_config_is_followed_from_before_its_resource_is_there() {
     assert!(tokio::time::timeout(Duration::from_millis(100), seen.next()).await.is_err());
     with_resource(&api);
     create(&api, "nodecfg.dev", "nodeconfigs", "", node_config("other", "b"));
-    assert_eq!(seen.next().await, Some(None));
+    assert_eq!(seen.next().await, Some(Ok(None)));
     create(&api, "nodecfg.dev", "nodeconfigs", "", node_config("n1", "a"));
-    let wanted = seen.next().await.flatten().expect("its own, and no other");
+    let wanted = next(&mut seen).await.expect("its own, and no other");
     assert_eq!((name_of(&wanted).as_deref(), wanted.generation), (Some("a"), 1));
     assert_eq!(wanted.status, NodeConfigStatus::default());
 
@@ -74,7 +79,7 @@ async fn the_node_config_is_followed_from_before_its_resource_is_there() {
     for _ in 0..2 {
         client.report(&status).await.expect("is taken, however often");
     }
-    let wanted = seen.next().await.flatten().expect("changed");
+    let wanted = next(&mut seen).await.expect("changed");
     assert_eq!((wanted.status, wanted.generation), (status.clone(), 1));
     assert_eq!(client.node_config(PATIENCE).await.expect("an answer").expect("is there").status, status);
     // What is left out is gone.
@@ -192,9 +197,85 @@ async fn a_node_config_that_cannot_be_read_is_no_instruction() {
         |spec: Value| json!({"metadata": {"name": "n1", "generation": 3}, "spec": spec, "status": {"config": 7}});
     let list = |spec: Value| Reply::Json(200, json!({"metadata": {"resourceVersion": "9"}, "items": [item(spec)]}));
     let (client, log) = replying(vec![list(json!({"configSource": "nonsense"})), list(json!({"configSource": {}}))]);
-    let wanted = pin!(client_of(client).follow()).next().await.flatten().expect("the second");
+    let wanted = next(&mut pin!(client_of(client).follow())).await.expect("the second");
     assert_eq!((wanted.generation, wanted.source), (3, Some(ConfigSource::default())));
     // A status that somebody broke is written anew.
     assert_eq!(wanted.status, NodeConfigStatus::default());
     assert!(log.lines().iter().all(|line| line.contains("fieldSelector=metadata.name%3Dn1")), "{:?}", log.lines());
+}
+
+/// A NodeConfig of generation 3 with this beside it in its metadata.
+fn with_metadata(metadata: &Value) -> Value {
+    let mut object = node_config("n1", "a");
+    object["metadata"]["generation"] = json!(3);
+    for (key, value) in metadata.as_object().expect("fields") {
+        object["metadata"][key] = value.clone();
+    }
+    object
+}
+
+/// A server with one NodeConfig that never changes, and this Node.
+fn owned(metadata: &Value, node: (u16, Value)) -> (AgentClient, crate::cluster::fake::Log) {
+    let item = with_metadata(metadata);
+    let (client, log) = serving(move |asked: &Asked| match asked.uri.as_str() {
+        uri if uri.contains("/nodes/") => Reply::Json(node.0, node.1.clone()),
+        uri if uri.contains("watch=") => {
+            let event = |object: &Value| json!({"type": "MODIFIED", "object": object});
+            let mut item = item.clone();
+            item["metadata"]["resourceVersion"] = json!("10");
+            Reply::Lines(vec![event(&item), event(&item)])
+        }
+        uri if uri.contains("nodeconfigs/n1") => Reply::Json(200, item.clone()),
+        _ => Reply::Json(200, json!({"metadata": {"resourceVersion": "9"}, "items": [item]})),
+    });
+    (client_of(client), log)
+}
+
+#[tokio::test]
+async fn a_node_config_of_an_earlier_node_of_this_name_is_none() {
+    let node = |uid: &str| (200, json!({"metadata": {"name": "n1", "uid": uid}}));
+    let no_node = (404, json!({"kind": "Status", "reason": "NotFound", "code": 404, "message": "no"}));
+    let owner = |kind: &str, uid: &str| json!({"apiVersion": "v1", "kind": kind, "name": "n1", "uid": uid});
+    let owners = |list: &[Value]| json!({"ownerReferences": list});
+    let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    for (metadata, node, obeyed, reads) in [
+        (owners(&[owner("Node", "new")]), node("new"), true, 1),
+        (owners(&[owner("Node", "old")]), node("new"), false, 1),
+        (owners(&[owner("Node", "old"), owner("Node", "new")]), node("new"), true, 1),
+        (owners(&[owner("Fleet", "old")]), node("new"), true, 0),
+        (owners(&[]), node("new"), true, 0),
+        (going, node("new"), false, 0),
+        // What nobody can say is not held against it, and is asked again.
+        (owners(&[owner("Node", "old")]), no_node, true, 3),
+    ] {
+        let (client, log) = owned(&metadata, node.clone());
+        let mut seen = pin!(client.follow());
+        for _ in 0..3 {
+            assert_eq!(next(&mut seen).await.is_some(), obeyed, "{metadata}");
+        }
+        let asked = log.lines().iter().filter(|line| line.contains("/nodes/")).count();
+        assert_eq!(asked, reads, "{metadata}");
+        let once = client.node_config(PATIENCE).await.expect("an answer");
+        assert_eq!(once.is_some(), obeyed, "{metadata}");
+    }
+}
+
+#[tokio::test]
+async fn credentials_that_are_refused_for_long_are_told() {
+    let refused =
+        || Reply::Json(401, json!({"kind": "Status", "reason": "Unauthorized", "code": 401, "message": "no"}));
+    let (client, log) = serving(move |_: &Asked| refused());
+    let client = client_of(client);
+    let mut seen = pin!(client.follow());
+    let error = seen.next().await.expect("never ends").expect_err("is told");
+    assert!(matches!(error, ClusterError::Unauthorized { .. }), "{error}");
+    assert!(log.all().len() > 1, "not at the first refusal");
+
+    // Anything else is waited for, however long it takes.
+    let (client, _) = serving(|_: &Asked| {
+        Reply::Json(403, json!({"kind": "Status", "reason": "Forbidden", "code": 403, "message": "no"}))
+    });
+    let client = client_of(client);
+    let mut seen = pin!(client.follow());
+    assert!(tokio::time::timeout(Duration::from_millis(300), seen.next()).await.is_err());
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde_json::{Value, json};
 
-use super::{AGENT, DaemonSet, Host, STORE, agent_arguments, labels};
+use super::{AGENT, DaemonSet, GRACE, Host, STORE, agent_arguments, labels};
 
 /// Where the two containers meet.
 const SOCKET_FOLDER: &str = "/run/nodecfg";
@@ -55,9 +55,10 @@ fn pod(pods: &DaemonSet) -> Value {
         // Nodes that are not Ready, under pressure or drained are nodes with a kubelet all the same.
         "tolerations": [{"operator": "Exists"}],
         "priorityClassName": "system-node-critical",
-        "terminationGracePeriodSeconds": 30,
+        "terminationGracePeriodSeconds": GRACE,
         "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [agent(pods), host_step(pods)],
+        // In the order in which they are started: the agent asks the other.
+        "containers": [host_step(pods), agent(pods)],
         "volumes": volumes(&pods.host),
     })
 }
@@ -84,8 +85,13 @@ fn agent(pods: &DaemonSet) -> Value {
         json!({"name": "placement", "mountPath": host.placement_folder(), "mountPropagation": "HostToContainer"}),
         json!({"name": "token", "mountPath": TOKEN_FOLDER, "readOnly": true}),
     ];
-    if host.kubelet_config_dir.is_some() {
-        mounts.push(json!({"name": "config", "mountPath": host.kubelet_config, "readOnly": true}));
+    if let Some(folder) = host.read_folder() {
+        mounts.push(json!({
+            "name": "config",
+            "mountPath": folder,
+            "mountPropagation": "HostToContainer",
+            "readOnly": true,
+        }));
     }
     json!({
         "name": "agent",
@@ -138,8 +144,8 @@ fn volumes(host: &Host) -> Value {
             {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
         ]}}),
     ];
-    if host.kubelet_config_dir.is_some() {
-        volumes.push(json!({"name": "config", "hostPath": {"path": host.kubelet_config, "type": "File"}}));
+    if let Some(folder) = host.read_folder() {
+        volumes.push(json!({"name": "config", "hostPath": {"path": folder, "type": "Directory"}}));
     }
     Value::Array(volumes)
 }

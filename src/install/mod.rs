@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
+use crate::agent::host::system::COMMAND_LIMIT;
 use crate::names::NamespaceName;
 use crate::nodeconfig;
 
@@ -28,6 +29,9 @@ pub const AGENT_NAMESPACE: &str = "nodecfg-agent";
 const STORE: &str = "/var/lib/nodecfg";
 /// Where the agent answers `/healthz` and `/metrics`, unless something else is said: for this node alone.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9348);
+/// How long an agent and its `host-step` may take to end, in seconds: a restart that has begun is seen through, which is two
+/// commands at most, and before it the time in which the agent tries to reach `host-step`.
+const GRACE: u64 = 2 * COMMAND_LIMIT.as_secs() + 60;
 /// The agent's ServiceAccount, DaemonSet and roles.
 const AGENT: &str = "nodecfg-agent";
 /// The agent's roles where it uses the kubelet's identity.
@@ -92,6 +96,14 @@ impl Host {
     /// The folder that the agent changes a file in. The folder and not the file: a file is replaced by renaming.
     fn placement_folder(&self) -> &str {
         self.kubelet_config_dir.as_deref().unwrap_or_else(|| parent(&self.kubelet_config))
+    }
+
+    /// The folder that the agent only reads in: with drop-ins, that of the kubelet's file. The folder and not the file: a mount
+    /// of a file goes on to show the one that was there first when another is renamed over it. `None` when it is mounted
+    /// already.
+    fn read_folder(&self) -> Option<&str> {
+        let folder = parent(&self.kubelet_config);
+        self.kubelet_config_dir.as_deref().filter(|placement| placement.trim_end_matches('/') != folder).map(|_| folder)
     }
 }
 

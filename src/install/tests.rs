@@ -71,7 +71,7 @@ fn agents_as_pods_with_drop_ins() {
     assert_eq!(text(&drop_in, "/kind"), "DaemonSet");
     assert_ne!(file, drop_in);
     insta::assert_snapshot!(yaml([
-        &drop_in["spec"]["template"]["spec"]["containers"][0],
+        &drop_in["spec"]["template"]["spec"]["containers"][1],
         &drop_in["spec"]["template"]["spec"]["volumes"]
     ]));
 }
@@ -176,7 +176,7 @@ fn privileges_and_credentials_are_apart() {
             let mounts = container["volumeMounts"].as_array().expect("mounts");
             mounts.iter().map(|mount| text(mount, "/name").to_owned()).collect()
         };
-        let [agent, step] = pod["containers"].as_array().expect("containers").as_slice() else { panic!("two") };
+        let [step, agent] = pod["containers"].as_array().expect("containers").as_slice() else { panic!("two") };
         assert!(mounts(agent).contains(&"token".to_owned()));
         assert_eq!(mounts(step), ["socket"]);
         let security = &agent["securityContext"];
@@ -195,6 +195,37 @@ fn privileges_and_credentials_are_apart() {
         volumes.sort_unstable();
         assert_eq!(volumes, mounted);
     }
+}
+
+/// A restart of the kubelet that has begun must not be cut short, or it is left stopped.
+#[test]
+fn who_ends_an_agent_waits_for_both_commands_of_a_restart() {
+    let both = 2 * COMMAND_LIMIT.as_secs();
+    let unit = unit("/usr/local/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &Host::default());
+    let timeout =
+        unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")?.strip_suffix('s')).expect("is set");
+    assert!(timeout.parse::<u64>().expect("seconds") > both);
+    let object = installed(Some(pods(Host::default()))).pop().expect("the DaemonSet");
+    assert!(object["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64() > Some(both));
+}
+
+/// A mount of a file shows for ever the file that was there when the pod started.
+#[test]
+fn files_that_are_replaced_are_not_mounted_themselves() {
+    let folders = |config: &str, config_dir: &str| -> Vec<String> {
+        let host = Host {
+            kubelet_config: config.to_owned(),
+            kubelet_config_dir: Some(config_dir.to_owned()),
+            ..Host::default()
+        };
+        let object = installed(Some(pods(host))).pop().expect("the DaemonSet");
+        let volumes = object["spec"]["template"]["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        assert!(volumes.iter().all(|volume| text(volume, "/hostPath/type") != "File"));
+        volumes.iter().filter_map(|volume| Some(volume.pointer("/hostPath/path")?.as_str()?.to_owned())).collect()
+    };
+    assert_eq!(folders("/etc/a/config.yaml", "/etc/b"), ["/var/lib/nodecfg", "/etc/b", "/etc/a"]);
+    // No path is mounted twice.
+    assert_eq!(folders("/etc/b/config.yaml", "/etc/b/"), ["/var/lib/nodecfg", "/etc/b/"]);
 }
 
 #[test]

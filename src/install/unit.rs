@@ -1,6 +1,6 @@
 //! The agent as a service of its node.
 
-use super::{Host, STORE, agent_arguments};
+use super::{GRACE, Host, STORE, agent_arguments};
 
 /// The unit file of the agent, `nodecfg-agent.service`. `program` is where the binary is on the nodes.
 ///
@@ -36,8 +36,8 @@ EnvironmentFile=-/etc/default/nodecfg-agent
 ExecStart={program} agent{exec}
 Restart=always
 RestartSec=5s
-TimeoutStopSec=30s
-# The agent alone is asked to end: it sees a restart of the kubelet through that has begun.
+# The agent alone is asked to end: it sees a restart of the kubelet through that has begun, which takes this long at most.
+TimeoutStopSec={GRACE}s
 KillMode=mixed
 OOMScoreAdjust=-900
 MemoryMax=256M

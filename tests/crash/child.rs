@@ -11,7 +11,7 @@ use std::time::Duration;
 use nodecfg::agent::disk::real::RealDisk;
 use nodecfg::agent::disk::{Disk, Entry};
 use nodecfg::agent::driver::{self, Options};
-use nodecfg::agent::host::{Healthz, Host};
+use nodecfg::agent::host::{Healthz, Host, RestartError};
 use nodecfg::agent::keeper::{Keeper, Paths};
 use nodecfg::agent::placement::Placement;
 use nodecfg::agent::state::Settings;
@@ -167,15 +167,16 @@ impl Host for DeadlyHost {
         KubeletVersion::parse("v1.36.2")
     }
 
-    async fn restart(&self, _remove: &[StateFile]) -> Result<(), String> {
+    async fn restart(&self, _remove: &[StateFile]) -> Result<(), RestartError> {
+        let failed = |error: io::Error| RestartError::Failed(error.to_string());
         self.reaper.pass();
-        let content = std::fs::read_to_string(config(&self.folder)).map_err(|error| error.to_string())?;
+        let content = std::fs::read_to_string(config(&self.folder)).map_err(failed)?;
         let line = format!("{}\n", serde_json::Value::from(content.clone()));
         let file = OpenOptions::new().create(true).append(true).open(journal(&self.folder));
-        file.and_then(|mut file: File| file.write_all(line.as_bytes())).map_err(|error| error.to_string())?;
+        file.and_then(|mut file: File| file.write_all(line.as_bytes())).map_err(failed)?;
         self.reaper.pass();
         match contents::behaviour(&content) {
-            Behaviour::NoRestart => Err("exit status 1".to_owned()),
+            Behaviour::NoRestart => Err(RestartError::Failed("exit status 1".to_owned())),
             _ => Ok(()),
         }
     }
@@ -228,7 +229,7 @@ pub async fn live(folder: &Path, server: &str, node: &str, order: Order) {
             let told = async {
                 let _ = tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await;
             };
-            driver::run(keeper, client, &host, Options::default(), told).await;
+            driver::run(keeper, client, &host, Options::default(), told).await.unwrap();
         }
         Ending::Idle => {
             let limit = Duration::from_secs(50);

@@ -18,6 +18,17 @@ const QUOTED: usize = 800;
 /// How long to go on reading after the command has ended: something that it left running may hold its output open for ever.
 const DRAIN: Duration = Duration::from_millis(200);
 
+/// Why a command did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// It cannot be started, so nothing was done. The reason in full.
+    #[error("{0}")]
+    NotStarted(String),
+    /// It failed, or took too long: the reason in full, with the last lines that it wrote.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
@@ -62,8 +73,8 @@ impl CommandLine {
     /// caller loses interest.
     ///
     /// # Errors
-    /// It cannot be started, fails, or takes too long: the reason in full, with the last lines that it wrote.
-    pub async fn run(&self, limit: Duration) -> Result<String, String> {
+    /// It cannot be started, fails, or takes too long.
+    pub async fn run(&self, limit: Duration) -> Result<String, CommandError> {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .stdin(Stdio::null())
@@ -72,7 +83,7 @@ impl CommandLine {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| format!("`{self}` cannot be started: {error}"))?;
+            .map_err(|error| CommandError::NotStarted(format!("`{self}` cannot be started: {error}")))?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (mut out, mut err) = (Tail::default(), Tail::default());
         let ended = {
@@ -97,12 +108,13 @@ impl CommandLine {
         };
         let quoted = [&err, &out].into_iter().map(Tail::quoted).find(|text| !text.is_empty());
         let wrote = quoted.map_or_else(|| " and wrote nothing".to_owned(), |text| format!(": {text}"));
-        match ended {
-            Ok(Ok(status)) if status.success() => Ok(out.text()),
-            Ok(Ok(status)) => Err(format!("`{self}` failed ({status}){wrote}")),
-            Ok(Err(error)) => Err(format!("`{self}` cannot be waited for: {error}")),
-            Err(_) => Err(format!("`{self}` had not ended after {} s, was killed{wrote}", limit.as_secs_f64())),
-        }
+        let reason = match ended {
+            Ok(Ok(status)) if status.success() => return Ok(out.text()),
+            Ok(Ok(status)) => format!("`{self}` failed ({status}){wrote}"),
+            Ok(Err(error)) => format!("`{self}` cannot be waited for: {error}"),
+            Err(_) => format!("`{self}` had not ended after {} s, was killed{wrote}", limit.as_secs_f64()),
+        };
+        Err(CommandError::Failed(reason))
     }
 }
 
@@ -172,21 +184,22 @@ mod tests {
 
     #[tokio::test]
     async fn output_of_a_success_and_of_a_failure() {
-        assert_eq!(command("echo one two").run(LONG).await.as_deref(), Ok("one two\n"));
+        assert_eq!(command("echo one two").run(LONG).await, Ok("one two\n".to_owned()));
         let error =
             command(r#"sh -c "echo out; for i in 1 2 3 4 5 6; do echo line $i >&2; done; exit 7""#).run(LONG).await;
-        let error = error.expect_err("fails");
+        let Err(CommandError::Failed(error)) = error else { panic!("{error:?}") };
         assert!(error.ends_with("failed (exit status: 7): line 2; line 3; line 4; line 5; line 6"), "{error}");
         let error = command("false").run(LONG).await.expect_err("fails");
-        assert_eq!(error, "`false` failed (exit status: 1) and wrote nothing");
-        let error = command("/no/such/program").run(LONG).await.expect_err("is not there");
+        assert_eq!(error.to_string(), "`false` failed (exit status: 1) and wrote nothing");
+        let error = command("/no/such/program").run(LONG).await;
+        let Err(CommandError::NotStarted(error)) = error else { panic!("{error:?}") };
         assert!(error.starts_with("`/no/such/program` cannot be started: No such file"), "{error}");
     }
 
     #[tokio::test]
     async fn what_an_error_quotes_is_bounded_and_harmless() {
         let script = r#"sh -c "head -c 100000 /dev/zero | tr '\0' 'x'; printf '\033[31mend'; exit 1""#;
-        let error = command(script).run(LONG).await.expect_err("fails");
+        let error = command(script).run(LONG).await.expect_err("fails").to_string();
         assert!(error.chars().count() < 1000, "{}", error.len());
         assert!(error.ends_with("xxx[31mend"), "{error}");
     }
@@ -199,7 +212,7 @@ mod tests {
         // Time that the script needs to begin is no matter: it is killed when it waits.
         let line = command(&script);
         let running = line.run(Duration::from_millis(1500));
-        let error = running.await.expect_err("is killed");
+        let error = running.await.expect_err("is killed").to_string();
         assert!(error.ends_with("had not ended after 1.5 s, was killed: waiting"), "{error}");
         let pid = std::fs::read_to_string(&pid).expect("it began");
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
@@ -209,6 +222,6 @@ mod tests {
 
     #[tokio::test]
     async fn what_it_leaves_running_does_not_hold_it_up() {
-        assert_eq!(command("sh -c 'sleep 30 & echo started'").run(LONG).await.as_deref(), Ok("started\n"));
+        assert_eq!(command("sh -c 'sleep 30 & echo started'").run(LONG).await, Ok("started\n".to_owned()));
     }
 }

@@ -17,6 +17,18 @@ pub struct Healthz {
     pub port: u16,
 }
 
+/// Why the kubelet was not restarted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RestartError {
+    /// Nobody could be asked for it: the command cannot be started, or the process that has the privileges cannot be reached.
+    /// That says nothing of the kubelet or its configuration. The reason in full.
+    #[error("{0}")]
+    NotAsked(String),
+    /// It was tried and failed: the reason in full, with the command and the end of what it wrote.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// The kubelet process of this host.
 pub trait Host: Send + Sync {
     /// The version of the kubelet that is installed. `None`: it could not be found out; the Node's own word counts then.
@@ -25,8 +37,8 @@ pub trait Host: Send + Sync {
     /// manager says that it has been started, or gives up after a limit of its own.
     ///
     /// # Errors
-    /// The reason in full, with the command and the end of what it wrote.
-    fn restart(&self, remove: &[StateFile]) -> impl Future<Output = Result<(), String>> + Send;
+    /// Whether it was tried at all, and the reason in full.
+    fn restart(&self, remove: &[StateFile]) -> impl Future<Output = Result<(), RestartError>> + Send;
     /// Whether the kubelet answers, within a few seconds: a node that is busy is not one that is broken.
     ///
     /// # Errors

@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
+use super::RestartError;
 use super::system::Actions;
+use crate::clock;
 use crate::kubelet::risk::StateFile;
 use crate::observed::KubeletVersion;
 
@@ -24,6 +26,10 @@ const LINE: u64 = 16 * 1024;
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 /// How long the agent waits for a restart. The limit that counts is the other side's; this one is for a process that hangs.
 const RESTART_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// For how long the agent tries to connect before a restart is given up: the other container may be starting.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait between two attempts to connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// How long the agent waits for a version.
 const VERSION_LIMIT: Duration = Duration::from_secs(20);
 /// Who may connect: the owner and the group of the socket, which the two containers of a pod share (`fsGroup`).
@@ -47,26 +53,35 @@ enum Answer {
     Restarted {},
     /// The kubelet's version, if it is known.
     Version { version: Option<String> },
+    /// It was not even tried: the command could not be started.
+    NotAsked { reason: String },
     /// It was not done.
     Failed { reason: String },
 }
 
-/// Has the kubelet restarted by the process behind the socket.
+/// Has the kubelet restarted by the process behind the socket. One that cannot be reached is tried again for half a minute.
 ///
 /// # Errors
 /// Its reason in full, or why it cannot be asked.
-pub async fn restart(socket: &Path, remove: &[StateFile]) -> Result<(), String> {
+pub async fn restart(socket: &Path, remove: &[StateFile]) -> Result<(), RestartError> {
+    restart_within(socket, remove, CONNECT_PATIENCE).await
+}
+
+async fn restart_within(socket: &Path, remove: &[StateFile], patience: Duration) -> Result<(), RestartError> {
     let request = Request::Restart { remove: remove.to_vec() };
-    match ask(socket, &request, RESTART_LIMIT).await? {
+    let stream = reach(socket, patience).await?;
+    match ask(stream, socket, &request, RESTART_LIMIT).await? {
         Answer::Restarted {} => Ok(()),
-        Answer::Failed { reason } => Err(reason),
-        Answer::Version { .. } => Err(unexpected(socket)),
+        Answer::NotAsked { reason } => Err(RestartError::NotAsked(reason)),
+        Answer::Failed { reason } => Err(RestartError::Failed(reason)),
+        Answer::Version { .. } => Err(RestartError::Failed(unexpected(socket))),
     }
 }
 
 /// Asks the process behind the socket for the kubelet's version; `None` when it is not known, or nobody answers.
 pub async fn version(socket: &Path) -> Option<KubeletVersion> {
-    match ask(socket, &Request::Version {}, VERSION_LIMIT).await {
+    let asking = async { ask(reach(socket, Duration::ZERO).await?, socket, &Request::Version {}, VERSION_LIMIT).await };
+    match asking.await {
         Ok(Answer::Version { version }) => KubeletVersion::parse(&version?),
         Ok(_) => None,
         Err(error) => {
@@ -80,22 +95,47 @@ fn unexpected(socket: &Path) -> String {
     format!("the host step behind {} gave an answer that makes no sense; does it have this version?", socket.display())
 }
 
-async fn ask(socket: &Path, request: &Request, limit: Duration) -> Result<Answer, String> {
+/// Connects, within this time.
+async fn reach(socket: &Path, patience: Duration) -> Result<UnixStream, RestartError> {
+    let begun = clock::instant();
+    loop {
+        match UnixStream::connect(socket).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) if begun.elapsed() >= patience => return Err(RestartError::NotAsked(silent(socket, &error))),
+            Err(_) => tokio::time::sleep(CONNECT_PAUSE.min(patience)).await,
+        }
+    }
+}
+
+fn silent(socket: &Path, error: &io::Error) -> String {
+    format!("the host step behind {} cannot be asked: {error}", socket.display())
+}
+
+async fn ask(
+    mut stream: UnixStream,
+    socket: &Path,
+    request: &Request,
+    limit: Duration,
+) -> Result<Answer, RestartError> {
     let asking = async {
-        let mut stream = UnixStream::connect(socket).await?;
-        let mut line = serde_json::to_vec(request)?;
+        let not_asked = |error: io::Error| RestartError::NotAsked(silent(socket, &error));
+        let mut line = serde_json::to_vec(request).map_err(|error| not_asked(error.into()))?;
         line.push(b'\n');
-        stream.write_all(&line).await?;
+        stream.write_all(&line).await.map_err(not_asked)?;
         let mut answer = String::new();
-        BufReader::new(stream).take(LINE).read_line(&mut answer).await?;
-        io::Result::Ok(answer)
+        match BufReader::new(stream).take(LINE).read_line(&mut answer).await {
+            Ok(_) => Ok(answer),
+            // Linux says so when the other side closed without having read what it was sent.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(not_asked(error)),
+            Err(error) => Err(RestartError::Failed(silent(socket, &error))),
+        }
     };
     match tokio::time::timeout(limit, asking).await {
-        Ok(Ok(line)) => serde_json::from_str(&line).map_err(|_| unexpected(socket)),
-        Ok(Err(error)) => Err(format!("the host step behind {} cannot be asked: {error}", socket.display())),
+        Ok(answer) => serde_json::from_str(&answer?).map_err(|_| RestartError::Failed(unexpected(socket))),
         Err(_) => {
             let seconds = limit.as_secs();
-            Err(format!("the host step behind {} had not answered after {seconds} s", socket.display()))
+            let reason = format!("the host step behind {} had not answered after {seconds} s", socket.display());
+            Err(RestartError::Failed(reason))
         }
     }
 }
@@ -164,9 +204,12 @@ async fn answer(mut stream: UnixStream, actions: &Actions) -> io::Result<()> {
             tracing::info!(remove = files.join(","), "restarting the kubelet");
             match actions.restart(&remove).await {
                 Ok(()) => Answer::Restarted {},
-                Err(reason) => {
-                    tracing::error!("{reason}");
-                    Answer::Failed { reason }
+                Err(error) => {
+                    tracing::error!("{error}");
+                    match error {
+                        RestartError::NotAsked(reason) => Answer::NotAsked { reason },
+                        RestartError::Failed(reason) => Answer::Failed { reason },
+                    }
                 }
             }
         }
@@ -239,16 +282,57 @@ mod tests {
     async fn reasons_come_through() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("step.sock");
-        let error = restart(&socket, &[]).await.expect_err("nobody listens");
-        assert!(error.contains("cannot be asked: No such file"), "{error}");
+        let error = restart_within(&socket, &[], Duration::ZERO).await;
+        let Err(RestartError::NotAsked(reason)) = error else { panic!("{error:?}") };
+        assert!(reason.contains("cannot be asked: No such file"), "{reason}");
         let listening = Listening::on(&socket).expect("listens");
-        let actions = actions(folder.path(), "sh -c 'echo no unit >&2; exit 5'");
+        for (command, tried, end) in [
+            ("sh -c 'echo no unit >&2; exit 5'", true, "failed (exit status: 5): no unit"),
+            ("/no/such/program", false, "cannot be started: No such file or directory (os error 2)"),
+        ] {
+            let actions = actions(folder.path(), command);
+            tokio::select! {
+                () = listening.serve(&actions, std::future::pending()) => panic!("ended"),
+                answer = restart(&socket, &[]) => {
+                    let error = answer.expect_err("fails");
+                    assert!(error.to_string().ends_with(end), "{error}");
+                    assert_eq!(matches!(error, RestartError::Failed(_)), tried, "{error:?}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_starts_late_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("step.sock");
+        let actions = actions(folder.path(), "true");
+        let mut asked = std::pin::pin!(restart(&socket, &[]));
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut asked).await.is_err(), "it has to be waited for");
+        let listening = Listening::on(&socket).expect("listens");
         tokio::select! {
             () = listening.serve(&actions, std::future::pending()) => panic!("ended"),
-            answer = restart(&socket, &[]) => {
-                let error = answer.expect_err("fails");
-                assert!(error.ends_with("failed (exit status: 5): no unit"), "{error}");
-            }
+            answer = asked => assert_eq!(answer, Ok(())),
+        }
+    }
+
+    /// One that ends before it has read the request has done nothing; one that ends afterwards may have.
+    #[tokio::test]
+    async fn one_that_goes_away() {
+        for read in [false, true] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let socket = folder.path().join("step.sock");
+            let listener = UnixListener::bind(&socket).expect("binds");
+            let server = async {
+                let (mut stream, _) = listener.accept().await.expect("a client");
+                stream.readable().await.expect("a request");
+                if read {
+                    let _ = stream.read(&mut [0; 1024]).await.expect("reads");
+                }
+            };
+            let ((), answer) = tokio::join!(server, restart(&socket, &[]));
+            let error = answer.expect_err("no answer");
+            assert_eq!(matches!(error, RestartError::NotAsked(_)), !read, "{error:?}");
         }
     }
 

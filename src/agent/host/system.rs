@@ -5,13 +5,17 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::command::CommandLine;
-use super::{Healthz, Host, healthz, step};
+use super::command::{CommandError, CommandLine};
+use super::{Healthz, Host, RestartError, healthz, step};
 use crate::kubelet::risk::StateFile;
 use crate::observed::KubeletVersion;
 
 /// How long `kubelet --version` may take.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long each of the commands that restart the kubelet may take, unless something else is said. Whoever ends an agent or
+/// its `host-step` waits for two of them.
+pub const COMMAND_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 /// What needs privileges on the host.
 #[derive(Debug, Clone)]
@@ -29,19 +33,34 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// Restarts the kubelet, with these files of its root directory removed while it does not run. However the removal
-    /// goes, the kubelet is started again.
+    /// Restarts the kubelet, with these files of its root directory removed while it does not run. Once the command that
+    /// stops it has run, it is started again, however that and the removal went: a stop that failed or took too long may
+    /// have stopped it all the same. Files are removed only when it is known to be stopped.
     ///
     /// # Errors
-    /// The reason in full, with the command and the end of what it wrote.
-    pub async fn restart(&self, remove: &[StateFile]) -> Result<(), String> {
+    /// Everything that went wrong. `NotAsked` when a command could not be started.
+    pub async fn restart(&self, remove: &[StateFile]) -> Result<(), RestartError> {
         if remove.is_empty() {
-            return self.restart.run(self.limit).await.map(drop);
+            return self.restart.run(self.limit).await.map(drop).map_err(RestartError::from);
         }
-        self.stop.run(self.limit).await?;
-        let removed: Result<(), String> = remove.iter().try_for_each(|file| self.remove(*file));
-        let restarted = self.restart.run(self.limit).await.map(drop);
-        restarted.and(removed)
+        let mut problems = Vec::new();
+        match self.stop.run(self.limit).await {
+            Ok(_) => problems.extend(remove.iter().filter_map(|file| self.remove(*file).err())),
+            Err(CommandError::Failed(reason)) => problems.push(reason),
+            Err(error @ CommandError::NotStarted(_)) => return Err(error.into()),
+        }
+        match self.restart.run(self.limit).await {
+            Ok(_) if problems.is_empty() => Ok(()),
+            Ok(_) => Err(RestartError::Failed(problems.join("; "))),
+            Err(CommandError::Failed(reason)) => {
+                problems.push(reason);
+                Err(RestartError::Failed(problems.join("; ")))
+            }
+            Err(CommandError::NotStarted(reason)) => {
+                problems.push(reason);
+                Err(RestartError::NotAsked(problems.join("; ")))
+            }
+        }
     }
 
     fn remove(&self, file: StateFile) -> Result<(), String> {
@@ -64,6 +83,15 @@ impl Actions {
         said.inspect_err(|error| tracing::debug!("the kubelet's version is not known: {error}"))
             .ok()
             .and_then(|text| parse_version(&text))
+    }
+}
+
+impl From<CommandError> for RestartError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::NotStarted(reason) => Self::NotAsked(reason),
+            CommandError::Failed(reason) => Self::Failed(reason),
+        }
     }
 }
 
@@ -99,7 +127,7 @@ impl Host for SystemHost {
         }
     }
 
-    async fn restart(&self, remove: &[StateFile]) -> Result<(), String> {
+    async fn restart(&self, remove: &[StateFile]) -> Result<(), RestartError> {
         match &self.hands {
             Hands::Own(actions) => actions.restart(remove).await,
             Hands::Socket(path) => step::restart(path, remove).await,
@@ -150,19 +178,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubelet_that_cannot_be_stopped_keeps_its_files() {
+    async fn a_kubelet_that_may_not_have_stopped_keeps_its_files_and_is_started_again() {
         let root = tempfile::tempdir().expect("a folder");
         fs::write(root.path().join("cpu_manager_state"), "{}").expect("written");
-        let error = recording(root.path(), "exit 1").restart(&StateFile::ALL).await.expect_err("stop fails");
-        assert!(error.contains("failed (exit status: 1)"), "{error}");
-        assert_eq!(log(root.path()), "stop cpu_manager_state\n");
+        let error = recording(root.path(), "exit 1").restart(&StateFile::ALL).await;
+        let Err(RestartError::Failed(reason)) = error else { panic!("{error:?}") };
+        assert!(reason.contains("failed (exit status: 1)"), "{reason}");
+        assert_eq!(log(root.path()), "stop cpu_manager_state\nrestart cpu_manager_state\n");
+        // All that went wrong is told.
+        let actions = Actions { restart: "sh -c 'exit 7'".parse().expect("words"), ..recording(root.path(), "exit 3") };
+        let error = actions.restart(&StateFile::ALL).await;
+        let Err(RestartError::Failed(reason)) = error else { panic!("{error:?}") };
+        assert!(reason.contains("(exit status: 3)") && reason.contains("(exit status: 7)"), "{reason}");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_is_not_there_was_not_asked() {
+        let root = tempfile::tempdir().expect("a folder");
+        let missing: CommandLine = "/no/such/program".parse().expect("words");
+        let actions = Actions { restart: missing.clone(), ..recording(root.path(), "true") };
+        for remove in [&[][..], &StateFile::ALL] {
+            let error = actions.restart(remove).await;
+            assert!(matches!(error, Err(RestartError::NotAsked(_))), "{error:?}");
+        }
+        assert_eq!(log(root.path()), "stop\n");
+        // One that was not stopped is left as it is.
+        let actions = Actions { stop: missing, ..recording(root.path(), "true") };
+        let error = actions.restart(&StateFile::ALL).await;
+        assert!(matches!(error, Err(RestartError::NotAsked(_))), "{error:?}");
+        assert_eq!(log(root.path()), "stop\n");
     }
 
     #[tokio::test]
     async fn a_stopped_kubelet_is_started_again_whatever_became_of_the_files() {
         let root = tempfile::tempdir().expect("a folder");
         fs::create_dir(root.path().join("cpu_manager_state")).expect("a folder is no file");
-        let error = recording(root.path(), "true").restart(&StateFile::ALL).await.expect_err("cannot remove");
+        let error =
+            recording(root.path(), "true").restart(&StateFile::ALL).await.expect_err("cannot remove").to_string();
         assert!(error.contains("cannot remove the kubelet's state file"), "{error}");
         assert_eq!(log(root.path()), "stop cpu_manager_state\nrestart cpu_manager_state\n");
     }

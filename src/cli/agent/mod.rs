@@ -18,7 +18,8 @@ mod status;
 ///
 /// Ends when it is asked to (SIGTERM, SIGINT), with 0; a restart of the kubelet that has begun is finished first. Exits with
 /// 2 when it cannot start: its folder cannot be read or belongs to another agent, or the address to listen on is taken.
-/// Exits with 4 when nothing says where the API server is; one that is away is waited for.
+/// Exits with 4 when nothing says where the API server is, and when that has not accepted the credentials for five minutes,
+/// so that a service manager starts it again with those that are on disk by then. An API server that is away is waited for.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = run::EXAMPLES)]
 pub(super) struct Args {

@@ -120,9 +120,11 @@ impl RunArgs {
     fn node(&self) -> Result<NodeName, Failure> {
         let name = match &self.node_name {
             Some(name) => name.clone(),
-            // As a kubelet without --hostname-override names its Node.
-            None => hostname::get().unwrap_or_default().to_string_lossy().trim().to_lowercase(),
+            None => hostname::get().unwrap_or_default().to_string_lossy().into_owned(),
         };
+        // As a kubelet names its Node after its host, or after what overrides that. A service manager passes the host's name on
+        // with its capitals.
+        let name = name.trim().to_lowercase();
         NodeName::new(name.as_str()).map_err(|error| {
             Failure::usage(
                 format!("{name:?} cannot be the name of a node: {error}"),
@@ -181,7 +183,7 @@ pub(super) async fn run(args: RunArgs, format: Format, terminal: &mut Terminal) 
     };
     let stop = super::stopped();
     tokio::select! {
-        () = driver::run(keeper, client, &host, options, stop) => {}
+        ended = driver::run(keeper, client, &host, options, stop) => ended?,
         // Never ends.
         () = serving => {}
     }
@@ -255,4 +257,36 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 /// A version of a kubelet.
 fn parse_version(text: &str) -> Result<KubeletVersion, String> {
     KubeletVersion::parse(text).ok_or_else(|| "it is no version of a kubelet, such as v1.36.2".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::agent::host::system::COMMAND_LIMIT;
+
+    #[derive(Debug, clap::Parser)]
+    struct Parsed {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn parsed(arguments: &[&str]) -> RunArgs {
+        Parsed::parse_from(["agent"].iter().chain(arguments)).run
+    }
+
+    /// systemd's %H has the capitals that the host's name has; a Node's name has none.
+    #[test]
+    fn a_node_is_called_as_its_host_without_capitals() {
+        let node = parsed(&["--node-name", "Worker-1.Example.ORG"]).node().unwrap_or_else(|_| panic!("a name"));
+        assert_eq!(node.as_str(), "worker-1.example.org");
+        assert!(parsed(&["--node-name", "no name"]).node().is_err());
+    }
+
+    /// Units and pods are given time to end by it.
+    #[test]
+    fn a_restart_takes_as_long_as_units_and_pods_allow_for() {
+        assert_eq!(parsed(&[]).actions.longest_restart(), COMMAND_LIMIT * 2);
+    }
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::opinions::Opinions;
 use super::process::{Deed, Process, Text};
 use crate::agent::disk::memory::{self, MemoryDisk};
-use crate::agent::host::{Healthz, Host};
+use crate::agent::host::{Healthz, Host, RestartError};
 use crate::agent::keeper::Paths;
 use crate::agent::placement::Placement;
 use crate::clock::Pace;
@@ -237,14 +237,15 @@ impl Host for AgentsHost {
         self.0.version
     }
 
-    async fn restart(&self, remove: &[StateFile]) -> Result<(), String> {
+    async fn restart(&self, remove: &[StateFile]) -> Result<(), RestartError> {
         let Some((takes, fails)) = self.0.begin_restart(remove) else {
             // The agent ends with its host.
             return std::future::pending().await;
         };
         tokio::time::sleep(self.0.pace.real_duration(takes)).await;
         if fails {
-            return Err("systemctl restart kubelet: exit status 1: Job for kubelet.service failed".to_owned());
+            let reason = "systemctl restart kubelet: exit status 1: Job for kubelet.service failed";
+            return Err(RestartError::Failed(reason.to_owned()));
         }
         self.0.start();
         Ok(())

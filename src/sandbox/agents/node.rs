@@ -90,7 +90,10 @@ async fn one(host: &Arc<Simulated>, agent: &Agent, seed: u64, mut stop: watch::R
         // Whoever would tell is gone: that is the same.
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    driver::run(keeper, agent.client.clone(), &AgentsHost(Arc::clone(host)), options, stopped).await;
+    let agents_host = AgentsHost(Arc::clone(host));
+    if let Err(error) = driver::run(keeper, agent.client.clone(), &agents_host, options, stopped).await {
+        tracing::warn!(node = %host.name, "the agent of a simulated node ended: {error}");
+    }
 }
 
 /// What the kubelet writes: readiness, its Lease, and that it has started.
