@@ -196,7 +196,7 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
                 self.restarting = false;
                 self.take(Event::Activated(result.map_err(|error| match error {
                     // The kubelet still runs what it ran, and what was to come is not to blame.
-                    RestartError::NotAsked(reason) => ActivationError::NotPlaced(reason),
+                    RestartError::NotAsked(reason) => ActivationError::NotAsked(reason),
                     RestartError::Failed(reason) => ActivationError::NotRestarted(reason),
                 })));
             }

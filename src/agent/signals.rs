@@ -114,6 +114,8 @@ pub enum FetchError {
 pub enum ActivationError {
     /// The configuration could not be written: the kubelet was not touched.
     NotPlaced(String),
+    /// The configuration is in place; nobody could be asked to restart the kubelet, which says nothing of the configuration.
+    NotAsked(String),
     /// The configuration is in place; the kubelet could not be restarted.
     NotRestarted(String),
 }

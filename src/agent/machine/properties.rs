@@ -251,6 +251,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Checkpointed(Err("full".to_owned()))),
         4 => Just(Event::Activated(Ok(()))),
         1 => Just(Event::Activated(Err(ActivationError::NotPlaced("full".to_owned())))),
+        1 => Just(Event::Activated(Err(ActivationError::NotAsked("no".to_owned())))),
         1 => Just(Event::Activated(Err(ActivationError::NotRestarted("no".to_owned())))),
         8 => Just(probed(true, Some(true))),
         2 => (any::<bool>(), any::<Option<bool>>()).prop_map(move |(healthy, node)| probed(healthy, node)),

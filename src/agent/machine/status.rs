@@ -138,7 +138,7 @@ impl State {
         }
         match &volatile.activation.problem {
             None => None,
-            Some(ActivationError::NotPlaced(_)) => Some(error_text::INTERNAL.to_owned()),
+            Some(ActivationError::NotPlaced(_) | ActivationError::NotAsked(_)) => Some(error_text::INTERNAL.to_owned()),
             Some(ActivationError::NotRestarted(_)) => Some(texts::RESTART.to_owned()),
         }
     }
@@ -171,7 +171,7 @@ impl State {
                 Some(ActivationError::NotPlaced(why)) => {
                     (texts::STORAGE_FAILED, format!("{target} could not be put in place, will be tried again: {why}"))
                 }
-                Some(ActivationError::NotRestarted(why)) => (
+                Some(ActivationError::NotAsked(why) | ActivationError::NotRestarted(why)) => (
                     "RestartFailed",
                     format!("the kubelet could not be restarted on {target}, will be tried again: {why}"),
                 ),
