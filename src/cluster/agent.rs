@@ -408,7 +408,8 @@ impl WireConfigMap {
             source: ConfigSource { config_map: Some(source) },
             payload: self.data.unwrap_or_default(),
             immutable: self.immutable.unwrap_or_default(),
-            content_hash: annotations.remove(CONTENT_HASH_ANNOTATION),
+            // What is longer than any hash is none, and would not fit into the status either.
+            content_hash: annotations.remove(CONTENT_HASH_ANNOTATION).filter(|hash| (1..=128).contains(&hash.len())),
             pool: labels.remove(CONFIG_MAP_POOL_LABEL),
         }
     }

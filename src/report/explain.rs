@@ -47,7 +47,8 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
         Why::Unsupported { .. } => Some(Explanation {
             meaning: "the kubelet knows nothing of configSource: kubelets from 1.11 to 1.23 do",
             causes: &["the node was upgraded to 1.24 or later, where the feature was removed"],
-            look_at: "`kubectl get nodes`: the VERSION column".to_owned(),
+            look_at: "`kubectl get nodes`: the VERSION column. Node agents serve such nodes: `nodecfg install`, then --binding nodeconfig"
+                .to_owned(),
         }),
         Why::AgentSilent => Some(Explanation {
             meaning: "nothing on the node follows its NodeConfig, so an assignment would only run into its timeout",

@@ -1,7 +1,8 @@
 //! The reconciler from end to end: a git repository, the real binary, and a cluster that it reaches over HTTPS.
 //!
 //! Every scenario runs against the embedded sandbox, and again against a real kube-apiserver with etcd when
-//! `KUBEBUILDER_ASSETS` names a folder that holds both (the convention of envtest). Nodes are simulated kubelets either way.
+//! `KUBEBUILDER_ASSETS` names a folder that holds both (the convention of envtest). Nodes are simulated: kubelets that
+//! follow their Nodes, and in the sandbox also nodes with agents that follow NodeConfigs.
 //! A scenario waits for conditions, never for time to pass, and has a cluster and a repository to itself.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
