@@ -1,5 +1,5 @@
 //! The kubelet as this host runs it: restarted by a command of the service manager, asked for its version by running its
-//! binary. What needs privileges can be left to another process ([`step`](super::step)).
+//! binary. What needs privileges can be left to another process ([`step`]).
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
