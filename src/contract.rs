@@ -44,6 +44,21 @@ pub struct ConfigMapSource {
     pub uid: Option<String>,
 }
 
+impl ConfigMapSource {
+    /// The content that was taken, as the kubelet's Events describe it.
+    #[must_use]
+    pub fn described(&self) -> String {
+        format!(
+            "/api/v1/namespaces/{}/configmaps/{}, UID: {}, ResourceVersion: {}, KubeletConfigKey: {}",
+            self.namespace,
+            self.name,
+            self.uid.as_deref().unwrap_or_default(),
+            self.resource_version.as_deref().unwrap_or_default(),
+            self.kubelet_config_key
+        )
+    }
+}
+
 impl ConfigSource {
     /// A source as it is written into spec: one key of one ConfigMap, whichever its version.
     #[must_use]

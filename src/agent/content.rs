@@ -44,21 +44,24 @@ pub fn judge(
         Ok(document) => document,
         Err(message) => return not_loaded(message),
     };
+    let whole = laid_over(underneath, &own);
     let mut answer = verdict::assess(&own, minor);
     // A file of the folder must load by itself; its values are judged together with those underneath.
     if !underneath.is_empty() && answer.stage != Stage::Load {
-        match laid_over(underneath, &own) {
-            Ok(whole) => answer = verdict::assess(&whole, minor),
+        match &whole {
+            Ok(whole) => answer = verdict::assess(whole, minor),
             Err(message) => return not_loaded(format!("the configuration underneath cannot be read: {message}")),
         }
     }
-    let whole = whole(underneath, text).unwrap_or_default();
-    if answer.runs() && healthz(&whole).port == 0 {
+    if answer.runs() && healthz_of(whole.as_ref().ok()).port == 0 {
         let message = "healthzPort is 0: the agent could not see whether the kubelet works on it".to_owned();
         return Verdict::NotValid { message, kubelet };
     }
     let newer = known.is_some_and(|version| (version.major, Minor(version.minor)) > (1, NEWEST));
-    if answer.runs() || (newer && answer.stage == Stage::Gates) || (known.is_none() && some_version_runs(&whole)) {
+    if answer.runs()
+        || (newer && answer.stage == Stage::Gates)
+        || (known.is_none() && whole.is_ok_and(|whole| some_version_runs(&whole)))
+    {
         return Verdict::Accepted;
     }
     let message = told(answer.reasons());
@@ -71,9 +74,8 @@ pub fn judge(
 }
 
 /// Whether a kubelet of any version that is known runs a configuration.
-fn some_version_runs(text: &str) -> bool {
-    let versions = (OLDEST.0..=NEWEST.0).map(Minor);
-    read(text).is_ok_and(|document| versions.into_iter().any(|minor| verdict::assess(&document, minor).runs()))
+fn some_version_runs(document: &Document) -> bool {
+    (OLDEST.0..=NEWEST.0).map(Minor).any(|minor| verdict::assess(document, minor).runs())
 }
 
 /// The configuration that a kubelet ends up with which lays a text over others, in canonical form. `None` when one of them
@@ -161,7 +163,11 @@ pub fn check_hash(payload: &BTreeMap<String, String>, key: &str, annotation: Opt
 /// Where a kubelet with this configuration answers whether it is healthy; the defaults where it does not say.
 #[must_use]
 pub fn healthz(text: &str) -> Healthz {
-    let root = read(text).ok().map(|document| document.root.to_json());
+    healthz_of(read(text).ok().as_ref())
+}
+
+fn healthz_of(document: Option<&Document>) -> Healthz {
+    let root = document.map(|document| document.root.to_json());
     let field = |name: &str| root.as_ref().and_then(|root| root.get(name));
     let address = field("healthzBindAddress").and_then(|value| value.as_str()).filter(|address| !address.is_empty());
     let port = field("healthzPort").and_then(serde_json::Value::as_u64).and_then(|port| u16::try_from(port).ok());

@@ -19,7 +19,7 @@ use super::operation::{Operation, Resource, Verb};
 use super::reader::found;
 use super::retry::RetryPolicy;
 use super::transport::{Call, Limits, Transport, Whole};
-use super::wire::{Anything, LabelKeys, Meta, WireNode};
+use super::wire::{Anything, LabelKeys, Meta, WireNode, WireOwner};
 use super::writer::{EVENT_NAMESPACE, NodeNotice, event};
 use crate::agent::signals::{Announcement, Download, FetchError, NodeHealth, Wanted};
 use crate::clock;
@@ -348,14 +348,6 @@ struct WireNodeConfigMeta {
     owner_references: Option<Vec<WireOwner>>,
     #[serde(default)]
     deletion_timestamp: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Deserialize)]
-struct WireOwner {
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    uid: String,
 }
 
 impl WireNodeConfigMeta {

@@ -14,6 +14,7 @@ use serde::de::IgnoredAny;
 
 use super::follow::Change;
 use super::watch::NodeEvent;
+use super::wire::WireOwner;
 use crate::contract::{ConfigSource, ConfigStatus};
 use crate::names::NodeName;
 use crate::observed::{Node, NodeHalf};
@@ -45,14 +46,6 @@ struct WireMeta {
     creation_timestamp: Option<Timestamp>,
     #[serde(default)]
     deletion_timestamp: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Deserialize)]
-struct WireOwner {
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    uid: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -68,6 +68,15 @@ struct NodeMeta {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
+/// meta/v1 OwnerReference.
+#[derive(Debug, Deserialize)]
+pub(super) struct WireOwner {
+    #[serde(default)]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) uid: String,
+}
+
 /// core/v1 Node.
 #[derive(Debug, Deserialize)]
 pub(super) struct WireNode {

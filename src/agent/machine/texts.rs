@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::trial::Ailment;
 use crate::agent::signals::Announcement;
 use crate::agent::state::{Failure, FailureKind};
-use crate::contract::ConfigSource;
 use crate::contract::error_text::{self, TRIAL_PREFIX};
+use crate::contract::{ConfigMapSource, ConfigSource};
 
 /// The condition that the agent took what spec says.
 pub(super) const SYNCED: &str = "Synced";
@@ -38,15 +38,8 @@ pub(super) fn rolled_back(from: Option<&ConfigSource>, to: Option<&ConfigSource>
 
 /// A source as the kubelet's events describe it.
 fn described(source: Option<&ConfigSource>) -> String {
-    let Some(map) = source.and_then(|source| source.config_map.as_ref()) else { return "local config".to_owned() };
-    format!(
-        "/api/v1/namespaces/{}/configmaps/{}, UID: {}, ResourceVersion: {}, KubeletConfigKey: {}",
-        map.namespace,
-        map.name,
-        map.uid.as_deref().unwrap_or_default(),
-        map.resource_version.as_deref().unwrap_or_default(),
-        map.kubelet_config_key
-    )
+    let map = source.and_then(|source| source.config_map.as_ref());
+    map.map_or_else(|| "local config".to_owned(), ConfigMapSource::described)
 }
 
 /// A source in a sentence.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::fault::Fault;
 use super::signals::{Download, Input, Moment, Output, Ready, Wanted};
-use super::status::{Status, SyncProblem, Taken, described};
+use super::status::{Status, SyncProblem, Taken};
 use super::verdict::Problem;
 use crate::contract::{ConfigMapSource, ConfigStatus};
 use crate::observed::KubeletVersion;
@@ -312,7 +312,7 @@ impl SimKubelet {
 
     /// Records the assignment on disk and exits, for the service manager to start the next process.
     fn assign(&mut self, source: Taken, verdict: Result<(), Problem>, now: Moment, outputs: &mut Vec<Output>) {
-        let target = source.as_deref().map_or_else(|| "local config".to_owned(), described);
+        let target = source.as_deref().map_or_else(|| "local config".to_owned(), ConfigMapSource::described);
         let message = format!("Kubelet restarting to use {target}");
         outputs.push(Output::Event { reason: "KubeletConfigChanged", message });
         self.status.assigned = source;

@@ -94,15 +94,3 @@ impl Status {
         ]
     }
 }
-
-/// The source as the kubelet's events describe it.
-pub(super) fn described(source: &ConfigMapSource) -> String {
-    format!(
-        "/api/v1/namespaces/{}/configmaps/{}, UID: {}, ResourceVersion: {}, KubeletConfigKey: {}",
-        source.namespace,
-        source.name,
-        source.uid.as_deref().unwrap_or_default(),
-        source.resource_version.as_deref().unwrap_or_default(),
-        source.kubelet_config_key
-    )
-}
