@@ -31,7 +31,7 @@ Examples:
   nodecfg diff -o markdown > diff.md  for a pull request";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let loaded = args.repository.load()?;
+    let loaded = args.repository.load(terminal).await?;
     warn(&loaded, verbose, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let reader = args.binding.bind(reader).await?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::failure::Failure;
+use super::terminal::Terminal;
 use crate::desired::{Built, Checks, Desired, Kubelets, build};
 use crate::finding::{Finding, Gate};
 use crate::kubelet::Minor;
@@ -34,8 +35,13 @@ pub(super) struct Loaded {
 }
 
 impl RepositoryArgs {
+    /// What is at HEAD of this repository.
+    pub(super) fn of(path: &std::path::Path) -> Self {
+        Self { path: path.to_owned(), rev: None, worktree: false, lenient: false }
+    }
+
     /// Reads the files of the revision.
-    pub(super) fn snapshot(&self) -> Result<Snapshot, Failure> {
+    async fn snapshot(&self, _terminal: &mut Terminal) -> Result<Snapshot, Failure> {
         let options = OpenOptions { path: self.path.clone(), revision: self.rev.clone(), worktree: self.worktree };
         open_repository(&options)
     }
@@ -46,8 +52,17 @@ impl RepositoryArgs {
     }
 
     /// Reads the revision and builds what it asks for; any error finding is a failure that shows all findings.
-    pub(super) fn load(&self) -> Result<Loaded, Failure> {
-        let snapshot = self.snapshot()?;
+    pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, Failure> {
+        self.loaded(self.snapshot(terminal).await?)
+    }
+
+    /// The same of another revision of the same folder.
+    pub(super) async fn load_revision(&self, revision: &str, terminal: &mut Terminal) -> Result<Loaded, Failure> {
+        let other = Self { rev: Some(revision.to_owned()), worktree: false, ..self.clone() };
+        other.load(terminal).await
+    }
+
+    fn loaded(&self, snapshot: Snapshot) -> Result<Loaded, Failure> {
         let Built { desired, findings, .. } =
             build(&snapshot, &Checks { gate: self.gate(), kubelets: Kubelets::OfNodes });
         match desired {

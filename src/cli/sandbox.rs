@@ -116,13 +116,8 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Fa
     let asked = args.kubernetes_version.map(Version::character);
     let (character, specs) = match &args.repo {
         Some(path) => {
-            let repository = super::repository_args::RepositoryArgs {
-                path: path.clone(),
-                rev: None,
-                worktree: false,
-                lenient: false,
-            };
-            fitted_nodes(&repository.load()?.desired, args.nodes, asked, terminal)?
+            let repository = super::repository_args::RepositoryArgs::of(path);
+            fitted_nodes(&repository.load(terminal).await?.desired, args.nodes, asked, terminal)?
         }
         None => {
             let character = asked.unwrap_or(DEFAULT);

@@ -61,7 +61,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     if !args.dry_run {
         run::require_stream_format(format)?;
     }
-    let loaded = args.repository.load()?;
+    let loaded = args.repository.load(terminal).await?;
     warn(&loaded, verbose, terminal)?;
     let keys = label_keys(&loaded.desired);
     let sandbox = args.sandbox.fitted(&loaded, terminal).await?;

@@ -31,7 +31,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     run::require_stream_format(format)?;
-    let loaded = args.repository.load()?;
+    let loaded = args.repository.load(terminal).await?;
     warn(&loaded, verbose, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let reader = args.binding.bind(reader).await?;
