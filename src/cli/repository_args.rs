@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tracing::Instrument as _;
+
 use super::failure::Failure;
 use super::signers_args::SignersArgs;
 use super::terminal::Terminal;
@@ -9,6 +11,7 @@ use crate::desired::{Built, Checks, Desired, Kubelets, build};
 use crate::finding::{Finding, Gate};
 use crate::kubelet::Minor;
 use crate::repository::{OpenOptions, Snapshot, open};
+use crate::telemetry::spans;
 
 /// The repository to read.
 #[derive(Debug, Clone, clap::Args)]
@@ -61,7 +64,8 @@ impl RepositoryArgs {
 
     /// Reads the revision and builds what it asks for; any error finding is a failure that shows all findings.
     pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, Failure> {
-        self.loaded(self.snapshot(terminal).await?)
+        let reading = async { self.loaded(self.snapshot(terminal).await?) };
+        reading.instrument(spans::stage("load")).await
     }
 
     /// The same of another revision of the same folder, whoever signed it: it is compared with, not rolled out.
