@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use tracing::Instrument as _;
+
 use super::failure::Failure;
 use super::terminal::Terminal;
 use crate::desired::{Built, Checks, Desired, Kubelets, build};
 use crate::finding::{Finding, Gate};
 use crate::kubelet::Minor;
 use crate::repository::{OpenOptions, Snapshot, open};
+use crate::telemetry::spans;
 
 /// The repository to read.
 #[derive(Debug, Clone, clap::Args)]
@@ -53,7 +56,8 @@ impl RepositoryArgs {
 
     /// Reads the revision and builds what it asks for; any error finding is a failure that shows all findings.
     pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, Failure> {
-        self.loaded(self.snapshot(terminal).await?)
+        let reading = async { self.loaded(self.snapshot(terminal).await?) };
+        reading.instrument(spans::stage("load")).await
     }
 
     /// The same of another revision of the same folder.
