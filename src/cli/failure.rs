@@ -146,6 +146,7 @@ impl Failure {
             | Self::Agent { .. }
             | Self::Output(_)
             | Self::Runtime(_) => Exit::Failed,
+            Self::Repository(error) if matches!(**error, RepositoryError::NothingSigned { .. }) => Exit::Failed,
             Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
             Self::Problems { problems, .. } => {
                 let repository = |problem: &Problem| {

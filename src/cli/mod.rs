@@ -26,6 +26,7 @@ mod repository_args;
 mod run;
 mod sandbox;
 mod schema;
+mod signers_args;
 mod status;
 mod sync;
 mod telemetry;

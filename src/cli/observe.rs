@@ -23,8 +23,8 @@ pub(super) struct Planned {
 /// Says what the repository's author may want to know, on standard error.
 pub(super) fn warn(loaded: &Loaded, verbose: u8, terminal: &mut Terminal) -> Result<(), Failure> {
     terminal.record.read(&loaded.desired.fleet, loaded.desired.commit.as_ref());
-    // That it is no git repository is in the first line already.
-    let told = loaded.findings.iter().filter(|finding| finding.code != "not-in-git");
+    // That it is no git repository, or who signed the commit, is in the first line already.
+    let told = loaded.findings.iter().filter(|finding| !matches!(finding.code, "not-in-git" | "verified-commit"));
     Ok(findings::remarks(&mut terminal.err, &loaded.snapshot, told, verbose > 0, terminal.err_width)?)
 }
 

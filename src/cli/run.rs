@@ -244,6 +244,7 @@ pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) ->
     Scene {
         fleet: loaded.desired.fleet.clone(),
         commit: loaded.desired.commit.clone(),
+        signer: loaded.snapshot.signer.clone(),
         namespace: namespace.clone(),
         server: server.to_owned(),
     }
