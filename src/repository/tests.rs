@@ -43,7 +43,12 @@ fn commit(repository: &Repository) -> String {
 }
 
 fn read(path: &Path, revision: Option<&str>, worktree: bool) -> Result<Snapshot, RepositoryError> {
-    open(&OpenOptions { path: path.to_owned(), revision: revision.map(str::to_owned), worktree })
+    open(&OpenOptions {
+        path: path.to_owned(),
+        folder: Folder::default(),
+        revision: revision.map(str::to_owned),
+        worktree,
+    })
 }
 
 fn error(path: &Path, revision: Option<&str>) -> String {
