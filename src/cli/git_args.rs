@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::terminal::Terminal;
 use crate::report::bars::FootLine;
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, Secret, read};
+use crate::repository::signature::Signers;
 use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, Snapshot, open};
 
 /// Without a sign of life from a server for this long, a fetch has failed.
@@ -40,13 +41,15 @@ impl Default for GitArgs {
 }
 
 /// Which files to read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Which<'a> {
     /// A folder or an address.
     pub(super) repository: &'a Path,
     pub(super) revision: Option<&'a str>,
     pub(super) worktree: bool,
     pub(super) git: &'a GitArgs,
+    /// Who must have signed the commit.
+    pub(super) signers: Option<Arc<Signers>>,
 }
 
 impl Which<'_> {
@@ -67,7 +70,14 @@ impl Which<'_> {
         let revision = self.revision.map(str::to_owned);
         let Some(address) = self.remote()? else {
             let path = self.repository.to_owned();
-            return open(&OpenOptions { path, folder, revision, worktree: self.worktree }).map_err(failed);
+            return open(&OpenOptions {
+                path,
+                folder,
+                revision,
+                worktree: self.worktree,
+                signers: self.signers.clone(),
+            })
+            .map_err(failed);
         };
         if self.worktree {
             return Err(Failure::usage(
@@ -81,7 +91,8 @@ impl Which<'_> {
                 source: Box::new(RemoteError::NoCache),
             }));
         };
-        let request = Request { address, revision, folder, cache, environment: environment() };
+        let request =
+            Request { address, revision, folder, cache, signers: self.signers.clone(), environment: environment() };
         fetch(request, self.git.git_timeout, terminal).await
     }
 

@@ -2,13 +2,17 @@
 
 use std::path::PathBuf;
 
+use tracing::Instrument as _;
+
 use super::failure::Failure;
 use super::git_args::{GitArgs, Which};
+use super::signers_args::SignersArgs;
 use super::terminal::Terminal;
 use crate::desired::{Built, Checks, Desired, Kubelets, build};
 use crate::finding::{Finding, Gate};
 use crate::kubelet::Minor;
 use crate::repository::Snapshot;
+use crate::telemetry::spans;
 
 /// The repository to read.
 #[derive(Debug, Clone, clap::Args)]
@@ -27,6 +31,8 @@ pub(super) struct RepositoryArgs {
     pub(super) lenient: bool,
     #[command(flatten)]
     pub(super) git: GitArgs,
+    #[command(flatten)]
+    pub(super) signers: SignersArgs,
 }
 
 /// A repository that was read and found good.
@@ -40,13 +46,20 @@ pub(super) struct Loaded {
 impl RepositoryArgs {
     /// What is at HEAD of this repository.
     pub(super) fn of(path: &std::path::Path) -> Self {
-        Self { path: path.to_owned(), rev: None, worktree: false, lenient: false, git: GitArgs::default() }
+        Self {
+            path: path.to_owned(),
+            rev: None,
+            worktree: false,
+            lenient: false,
+            git: GitArgs::default(),
+            signers: SignersArgs::default(),
+        }
     }
 
     /// Reads the files of the revision.
     async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, Failure> {
-        let (revision, worktree) = (self.rev.as_deref(), self.worktree);
-        Which { repository: &self.path, revision, worktree, git: &self.git }.snapshot(terminal).await
+        let (revision, worktree, signers) = (self.rev.as_deref(), self.worktree, self.signers.read()?);
+        Which { repository: &self.path, revision, worktree, git: &self.git, signers }.snapshot(terminal).await
     }
 
     /// How strict nodecfg is beyond the kubelet.
@@ -56,12 +69,14 @@ impl RepositoryArgs {
 
     /// Reads the revision and builds what it asks for; any error finding is a failure that shows all findings.
     pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, Failure> {
-        self.loaded(self.snapshot(terminal).await?)
+        let reading = async { self.loaded(self.snapshot(terminal).await?) };
+        reading.instrument(spans::stage("load")).await
     }
 
-    /// The same of another revision of the same folder.
+    /// The same of another revision of the same folder, whoever signed it: it is compared with, not rolled out.
     pub(super) async fn load_revision(&self, revision: &str, terminal: &mut Terminal) -> Result<Loaded, Failure> {
-        let other = Self { rev: Some(revision.to_owned()), worktree: false, ..self.clone() };
+        let signers = SignersArgs::default();
+        let other = Self { rev: Some(revision.to_owned()), worktree: false, signers, ..self.clone() };
         other.load(terminal).await
     }
 

@@ -16,9 +16,12 @@ use crate::names::NamespaceName;
 use crate::plan::Plan;
 use crate::report::bars::{Bars, Foot};
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
-use crate::report::{Format, findings, plan_json, plan_text, progress, summary};
+use crate::report::{Format, findings, progress, review as shown, summary};
+use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
+use crate::rollout::{PoolOutcome, StopReason};
+use crate::telemetry::spans;
 
 /// Long-running commands write text for people or JSON lines for programs.
 pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
@@ -50,12 +53,14 @@ pub(super) struct Audience {
     /// Whether anything has happened that was worth telling.
     told: bool,
     failed: Option<std::io::Error>,
+    spans: spans::Rollout,
 }
 
 impl Audience {
     /// Shows the plan, and makes ready to show its progress.
     pub(super) fn gather(
         plan: &Plan,
+        review: &Review,
         purpose: Purpose,
         format: Format,
         verbose: u8,
@@ -65,13 +70,13 @@ impl Audience {
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
                 let mut lines = JsonLines(terminal.another_out());
-                lines.document(start, "planned", plan_json::document(plan)?)?;
+                lines.document(start, "planned", shown::document(review)?)?;
                 Box::new(lines)
             }
             _ => {
                 match purpose {
-                    Purpose::Verify if verbose == 0 => plan_text::write_awaited(&mut terminal.out, plan)?,
-                    _ => plan_text::write(&mut terminal.out, plan, verbose > 0)?,
+                    Purpose::Verify if verbose == 0 => shown::awaited(&mut terminal.out, plan)?,
+                    _ => shown::text(&mut terminal.out, review, verbose > 0, terminal.out_width)?,
                 }
                 writeln!(terminal.out)?;
                 terminal.out.flush()?;
@@ -85,11 +90,12 @@ impl Audience {
         let ticks = listener.wants_ticks();
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
-        Ok(Self { listener, ticker, start, format, told: false, failed: None })
+        Ok(Self { listener, ticker, start, format, told: false, failed: None, spans: spans::Rollout::of(plan) })
     }
 
     pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
         self.told = true;
+        self.spans.tell(progress);
         // Output that fails must not stop a rollout half-way; the first error is told at the end.
         if let Err(error) = own(&self.listener).tell(now, progress) {
             self.failed.get_or_insert(error);
@@ -102,6 +108,8 @@ impl Audience {
         if let Some(ticker) = self.ticker.take() {
             ticker.abort();
         }
+        terminal.record.ended(&execution.outcome);
+        terminal.record.failure = kind_of(execution);
         own(&self.listener).finish(now)?;
         let seconds = now.duration_since(self.start).as_secs_f64();
         match self.format {
@@ -177,6 +185,18 @@ pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, Failure
     }
 }
 
+/// What cut a run short, if anything did, in the word that [`Failure::kind`] has for it.
+fn kind_of(execution: &Execution) -> Option<&'static str> {
+    let interrupted = |pool: &PoolOutcome| pool.stopped == Some(StopReason::Interrupted);
+    if execution.lock_lost {
+        Some("locked")
+    } else if execution.error.is_some() {
+        Some("cluster")
+    } else {
+        execution.outcome.pools.values().any(interrupted).then_some("interrupted")
+    }
+}
+
 /// Follows SIGINT and SIGTERM: the first lets what is in flight finish, the second ends at once.
 pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
@@ -249,6 +269,7 @@ pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) ->
     Scene {
         fleet: loaded.desired.fleet.clone(),
         commit: loaded.desired.commit.clone(),
+        signer: loaded.snapshot.signer.clone(),
         namespace: namespace.clone(),
         server: server.to_owned(),
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::git_args::{GitArgs, Which};
 use super::repository_args::parse_kubernetes_version;
+use super::signers_args::SignersArgs;
 use super::{Exit, Failure, Terminal, actions};
 use crate::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
 use crate::finding::{Finding, Gate, Place};
@@ -13,6 +14,7 @@ use crate::kubelet::Minor;
 use crate::kubelet::minor::NEWEST_RELEASED;
 use crate::report::findings::Texts;
 use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
+use crate::repository::signature::Signers;
 use crate::repository::{Snapshot, SnapshotFile, read_file};
 
 /// Check repositories and KubeletConfiguration files, and report everything that is wrong with them.
@@ -45,6 +47,8 @@ pub(super) struct Args {
     worktree: bool,
     #[command(flatten)]
     git: GitArgs,
+    #[command(flatten)]
+    signers: SignersArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -65,14 +69,18 @@ pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut T
         renderer: renderer(shape, verbose > 0, terminal.out_width, location.clone()),
         totals: Totals::default(),
         annotated: actions::are_here().then_some(location),
+        signers: args.signers.read()?,
     };
     for target in &targets {
-        let which = args.which(target);
+        let which = Which { signers: run.signers.clone(), ..args.which(target) };
         if target != Path::new("-") && (target.is_dir() || (!target.exists() && which.remote()?.is_some())) {
             run.repository(which, terminal).await?;
-        } else if args.worktree || args.rev.is_some() {
+        } else if args.worktree || args.rev.is_some() || args.signers.are_given() {
             return Err(Failure::usage(
-                format!("--rev and --worktree are about repositories, and {} is a file", target.display()),
+                format!(
+                    "--rev, --worktree and --verify-commits are about repositories, and {} is a file",
+                    target.display()
+                ),
                 "name the folder of the repository, or leave the option out: files are read as they are",
             ));
         } else {
@@ -113,7 +121,7 @@ impl Args {
     }
 
     fn which<'a>(&'a self, repository: &'a Path) -> Which<'a> {
-        Which { repository, revision: self.rev.as_deref(), worktree: self.worktree, git: &self.git }
+        Which { repository, revision: self.rev.as_deref(), worktree: self.worktree, git: &self.git, signers: None }
     }
 
     fn checks(&self) -> Checks {
@@ -141,6 +149,8 @@ struct Run {
     totals: Totals,
     /// Where annotations point, if any are wanted.
     annotated: Option<Location>,
+    /// Who must have signed the commits.
+    signers: Option<Arc<Signers>>,
 }
 
 impl Run {

@@ -46,6 +46,7 @@ fn examples(folder: &str) -> Snapshot {
         folder: crate::repository::Folder::default(),
         revision: None,
         worktree: true,
+        signers: None,
     };
     crate::repository::open(&options).expect("the example can be read")
 }

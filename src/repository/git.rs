@@ -7,6 +7,7 @@ use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, T
 
 use super::folder::relative;
 use super::links::{Entry, Followed, follow};
+use super::signature::{SignedCommit, Signer, Signers};
 use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
 use super::{MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 use crate::finding::Finding;
@@ -39,11 +40,12 @@ pub(super) fn read(
     root: &Path,
     folder: &str,
     revision: Option<&str>,
+    signers: Option<&Signers>,
 ) -> Result<Snapshot, RepositoryError> {
     let commit = commit(repository, root, revision)?;
     let prefix = [prefix(repository, root), folder.to_owned()];
     let prefix = prefix.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
-    let mut snapshot = read_commit(repository, root, &prefix, commit.id(), revision)?;
+    let mut snapshot = read_commit(repository, root, &prefix, commit.id(), revision, signers)?;
     if revision.is_none() {
         snapshot.findings.extend(uncommitted(repository, &prefix, &short(commit.id())));
     }
@@ -61,11 +63,14 @@ pub(super) fn read_commit(
     prefix: &str,
     id: Oid,
     revision: Option<&str>,
+    signers: Option<&Signers>,
 ) -> Result<Snapshot, RepositoryError> {
     let failed = |operation: &'static str| {
         move |source: git2::Error| RepositoryError::Git { operation, path: root.to_owned(), source }
     };
     let commit = repository.find_commit(id).map_err(failed("find the commit"))?;
+    // Before anything of it is read.
+    let signer = signers.map(|signers| signer(repository, root, &commit, signers)).transpose()?;
     let mut tree = commit.tree().map_err(failed("read the commit's tree"))?;
     if !prefix.is_empty() {
         let name = || revision.map_or_else(|| format!("HEAD ({})", short(id)), str::to_owned);
@@ -103,7 +108,10 @@ pub(super) fn read_commit(
         }
         files.insert(path, file);
     }
-    Ok(Snapshot { files, commit: CommitId::new(id.to_string()).ok(), source: Source::Commit, findings: walk.findings })
+    let mut findings = walk.findings;
+    let signed = |signer: &Signer| format!("commit {} is signed by {signer}", short(id));
+    findings.extend(signer.iter().map(|signer| Finding::note("verified-commit", signed(signer))));
+    Ok(Snapshot { files, commit: CommitId::new(id.to_string()).ok(), signer, source: Source::Commit, findings })
 }
 
 /// What stands where a folder is looked for.
@@ -145,6 +153,24 @@ fn commit<'r>(repository: &'r Repository, root: &Path, revision: Option<&str>) -
             hint: hint(repository, &error),
         }),
     }
+}
+
+/// The allowed signer who signed a commit.
+fn signer(
+    repository: &Repository,
+    root: &Path,
+    commit: &Commit<'_>,
+    signers: &Signers,
+) -> Result<Signer, RepositoryError> {
+    let odb = repository.odb().and_then(|odb| odb.read(commit.id()).map(|object| object.data().to_vec()));
+    let object =
+        odb.map_err(|source| RepositoryError::Git { operation: "read the commit", path: root.to_owned(), source })?;
+    let signed = SignedCommit::of(&object).and_then(|signed| signed.verify(signers, commit.time().seconds()));
+    signed.map_err(|why| RepositoryError::Unverified {
+        path: root.to_owned(),
+        commit: commit.id().to_string().chars().take(10).collect(),
+        why: Box::new(why),
+    })
 }
 
 /// What revisions there are.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::finding::Finding;
 use crate::names::CommitId;
+use signature::{Signer, Signers};
 
 mod address;
 mod error;
@@ -18,6 +19,7 @@ mod folder;
 mod git;
 mod links;
 pub mod remote;
+pub mod signature;
 mod subfolder;
 #[cfg(test)]
 mod tests;
@@ -44,6 +46,8 @@ pub struct Snapshot {
     pub files: BTreeMap<String, SnapshotFile>,
     /// The commit that was read; unset when the files came from a folder.
     pub commit: Option<CommitId>,
+    /// Who signed it, where that was asked for.
+    pub signer: Option<Signer>,
     /// Where the files came from.
     pub source: Source,
     /// What there is to say about the reading: uncommitted changes that are not used, say.
@@ -81,6 +85,8 @@ pub struct OpenOptions {
     pub revision: Option<String>,
     /// Read the files as they lie in the folder, committed or not.
     pub worktree: bool,
+    /// Who must have signed the commit; unset: nobody need have.
+    pub signers: Option<Arc<Signers>>,
 }
 
 impl Snapshot {
@@ -89,7 +95,7 @@ impl Snapshot {
     pub fn of_texts<'t>(files: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
         let files =
             files.into_iter().map(|(path, text)| (path.to_owned(), text::normalised(path, text.as_bytes()))).collect();
-        Self { files, commit: None, source: Source::Folder, findings: Vec::new() }
+        Self { files, commit: None, signer: None, source: Source::Folder, findings: Vec::new() }
     }
 
     /// The text of a file, when there is one that can be used.
@@ -115,6 +121,9 @@ pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
         return Err(RepositoryError::NotAFolder { path: options.path.clone() });
     }
     let repository = git::discover(&root)?;
+    if options.signers.is_some() && (options.worktree || repository.is_none()) {
+        return Err(RepositoryError::NothingSigned { path: options.path.clone(), worktree: options.worktree });
+    }
     match (repository, &options.revision, options.worktree) {
         (_, Some(revision), true) => Err(RepositoryError::RevisionOfWorktree { revision: revision.clone() }),
         (Some(repository), _, true) => {
@@ -130,7 +139,8 @@ pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
             Err(RepositoryError::NotARepository { path: options.path.clone(), revision: revision.clone() })
         }
         (Some(repository), revision, false) => {
-            git::read(&repository, &root, options.folder.as_str(), revision.as_deref())
+            let (folder, signers) = (options.folder.as_str(), options.signers.as_deref());
+            git::read(&repository, &root, folder, revision.as_deref(), signers)
         }
     }
 }

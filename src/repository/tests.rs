@@ -48,6 +48,7 @@ fn read(path: &Path, revision: Option<&str>, worktree: bool) -> Result<Snapshot,
         folder: Folder::default(),
         revision: revision.map(str::to_owned),
         worktree,
+        signers: None,
     })
 }
 

@@ -6,11 +6,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use git2::{Commit, Oid, Repository};
 use walkdir::WalkDir;
 
 use super::address::{RemoteAddress, Scheme};
+use super::signature::Signers;
 use super::{Folder, RepositoryError, Snapshot, SnapshotFile, git};
 
 mod cache;
@@ -50,6 +52,8 @@ pub struct Request {
     pub folder: Folder,
     /// Where the cache is.
     pub cache: PathBuf,
+    /// Who must have signed the commit; unset: nobody need have.
+    pub signers: Option<Arc<Signers>>,
     /// Credentials, and where to find more.
     pub environment: Environment,
 }
@@ -207,7 +211,8 @@ impl Reading<'_> {
     fn snapshot(&self, repository: &Repository, commit: Oid) -> Result<Snapshot, RepositoryError> {
         self.progress.start("reading the revision");
         let name = PathBuf::from(self.request.address.to_string());
-        git::read_commit(repository, &name, self.request.folder.as_str(), commit, self.request.revision.as_deref())
+        let (revision, signers) = (self.request.revision.as_deref(), self.request.signers.as_deref());
+        git::read_commit(repository, &name, self.request.folder.as_str(), commit, revision, signers)
     }
 
     fn unknown(&self, listed: &[Listed]) -> RemoteError {
