@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::checked::{Checks, not_loaded, told_once};
+use super::checked::{Checks, not_loaded, told_once, withhold};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
@@ -64,7 +64,8 @@ pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
     let desired = files.desired();
     files.report_unused();
     // A file that several pools use may have been found wanting for each.
-    let findings = told_once(files.findings);
+    let mut findings = told_once(files.findings);
+    withhold(&mut findings, |file| snapshot.text(file).map(AsRef::as_ref));
     Built { desired: desired.filter(|_| !any_error(&findings)), findings, checked: files.pools }
 }
 
