@@ -18,5 +18,6 @@ mod sandbox;
 mod secrets;
 mod signed;
 mod status;
+mod telemetry;
 mod validate;
 mod validate_files;
