@@ -15,6 +15,7 @@ use crate::contract::ConfigSource;
 use crate::desired::{Pool, PoolTarget};
 use crate::document::{Document, FieldChange, Node as Value, changes};
 use crate::kubelet::risk::{self, Class, Risk, StateFile};
+use crate::kubelet::secrets;
 use crate::names::PoolName;
 use crate::observed::Node;
 
@@ -96,6 +97,8 @@ impl Disruption {
 #[must_use]
 pub fn changed_fields(old: Option<&Document>, new: Option<&Document>) -> Vec<ChangedField> {
     let field = |change: FieldChange| {
+        // First, so that whoever checks the plan comes to the same risk.
+        let change = withheld(change);
         let risk = old.zip(new).map(|(old, new)| risk_of(&change, old, new));
         ChangedField { change, risk }
     };
@@ -173,6 +176,16 @@ pub(super) fn assess<'a>(
         .collect();
     let disruption = Disruption::of(&sets, pool.policy.allow_disruption);
     (sets, disruption)
+}
+
+/// A change as it may be shown: that a value changes which may be a secret, not to what.
+fn withheld(mut change: FieldChange) -> FieldChange {
+    if secrets::is_secret(&change.path) {
+        for value in change.old.iter_mut().chain(&mut change.new) {
+            secrets::NOT_SHOWN.clone_into(value);
+        }
+    }
+    change
 }
 
 /// What the table says of a change, but for state files that neither configuration makes anything of.

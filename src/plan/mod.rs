@@ -101,7 +101,8 @@ pub struct ConfigMapPlan {
     pub pool: PoolName,
     /// Hash of its content.
     pub hash: ContentHash,
-    /// Its content under the key `kubelet`: canonical YAML.
+    /// Its content under the key `kubelet`: canonical YAML. Never serialised, as it may hold secrets; `hash` stands for it.
+    #[serde(skip_serializing)]
     pub kubelet: String,
     /// The pool's `kubelet.yaml` in the repository.
     pub path: String,
