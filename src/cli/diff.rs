@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// that does to the nodes of the cluster.
     #[arg(long, value_name = "REV")]
     against: Option<String>,
-    /// Keep markdown within so many characters, at least 1000, by leaving out details of the pools with the least risk; what
+    /// Keep markdown within so many characters, at least 2000, by leaving out details of the pools with the least risk; what
     /// is left out is said. A comment on GitHub holds 65536.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(shown::LEAST_CHARS..))]
     max_chars: Option<u32>,
