@@ -26,4 +26,5 @@ pub mod review;
 pub mod rollout;
 pub mod sandbox;
 pub mod spelling;
+pub mod telemetry;
 pub mod verdict;

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
+use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Audience, Purpose};
 use super::sandbox::SandboxArgs;
+use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, diff};
 use crate::cluster::lease::{self, HeldLock, LockOptions};
 use crate::cluster::{ClusterReader, ClusterWriter};
@@ -17,6 +20,7 @@ use crate::report::Format;
 use crate::review::of_plan;
 use crate::rollout::execute::{Rollout, Stop, execute};
 use crate::rollout::machine::Mode;
+use crate::telemetry::spans;
 
 /// Make the cluster match the repository, a few nodes at a time.
 ///
@@ -48,6 +52,8 @@ pub(super) struct Args {
     #[command(flatten)]
     binding: BindingArgs,
     #[command(flatten)]
+    pub(super) metrics: MetricsArgs,
+    #[command(flatten)]
     sandbox: SandboxArgs,
 }
 
@@ -77,8 +83,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let options = args.allowances.options(namespace, args.repository.gate());
     let exit = if args.dry_run {
         let planned = plan(&loaded, &reader, options).await?;
+        terminal.record.planned(&planned.plan);
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
-        let review = of_plan(diff::side(&args.repository, &loaded), &planned.plan);
+        let review = of_plan(side(&args.repository, &loaded), &planned.plan);
         diff::write(&review, format, None, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
@@ -96,6 +103,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
+    /// What monitoring calls the command: a dry run proves nothing of nodes.
+    pub(super) fn name(&self) -> &'static str {
+        if self.dry_run { "dry-run" } else { "sync" }
+    }
+
     async fn lock(&self, loaded: &Loaded, reader: &ClusterReader, options: &Options) -> Result<HeldLock, Failure> {
         let host =
             hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
@@ -104,7 +116,7 @@ impl Args {
             timeout: self.lock_timeout,
             ..LockOptions::new(options.namespace.as_str(), loaded.desired.fleet.clone(), identity)
         };
-        Ok(lease::acquire(reader, lock).await?)
+        Ok(lease::acquire(reader, lock).instrument(spans::stage("lock")).await?)
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is one thing that a run needs, and none belongs to another")]
@@ -121,6 +133,7 @@ impl Args {
     ) -> Result<Exit, Failure> {
         let planning = plan(loaded, reader, options);
         let Planned { plan, observed, options } = run::unless_stopped(&mut stop, planning).await?;
+        terminal.record.planned(&plan);
         let refusals = plan.refusals();
         if !refusals.is_empty() {
             return Err(Failure::Problems { problems: refusals, snapshot: Box::new(loaded.snapshot.clone()) });
@@ -128,7 +141,7 @@ impl Args {
         if plan.has_changes() {
             warn_of_plan(&plan, loaded, format, verbose, terminal)?;
         }
-        let review = of_plan(diff::side(&self.repository, loaded), &plan);
+        let review = of_plan(side(&self.repository, loaded), &plan);
         let mut audience = Audience::gather(&plan, &review, Purpose::Sync, format, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,

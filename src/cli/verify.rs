@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
-use super::diff::side;
 use super::observe::{Allowances, Planned, plan, warn};
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Audience, Purpose};
+use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal};
 use crate::report::Format;
 use crate::review::of_plan;
@@ -29,6 +30,8 @@ pub(super) struct Args {
     cluster: ClusterArgs,
     #[command(flatten)]
     binding: BindingArgs,
+    #[command(flatten)]
+    pub(super) metrics: MetricsArgs,
 }
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -43,14 +46,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
-    let mut audience = Audience::gather(
-        plan,
-        &of_plan(side(&args.repository, &loaded), plan),
-        Purpose::Verify,
-        format,
-        verbose,
-        terminal,
-    )?;
+    terminal.record.planned(plan);
+    let review = of_plan(side(&args.repository, &loaded), plan);
+    let mut audience = Audience::gather(plan, &review, Purpose::Verify, format, verbose, terminal)?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,
