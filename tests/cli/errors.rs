@@ -119,7 +119,7 @@ fn a_config_map_with_other_content() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let plan: serde_json::Value = serde_json::from_str(&cluster.run(folder.path(), "diff -o json").out).unwrap();
-    let name = plan["plan"]["configMaps"][0]["name"].as_str().unwrap();
+    let name = plan["pools"][0]["configMap"]["after"].as_str().unwrap();
     let object = json!({"metadata": {"name": name}, "data": {"kubelet": "maxPods: 1\n"}});
     cluster.create("/api/v1", "configmaps", &object);
     let run = cluster.run(folder.path(), "sync");
