@@ -1,14 +1,17 @@
 //! The one place that turns errors into an exit code, a message and a way out.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 
 use serde_json::json;
 
+use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::finding::{Finding, Severity};
+use crate::plan::saved::Difference;
 use crate::plan::{Problem, Violation};
-use crate::report::{self, FORMAT_VERSION, Format, findings};
+use crate::report::{self, FORMAT_VERSION, Format, findings, stale};
 use crate::repository::{RepositoryError, Snapshot};
 use crate::sandbox::SandboxError;
 
@@ -31,6 +34,10 @@ pub(super) enum Failure {
     Interrupted,
     /// There can be no plan.
     Problems { problems: Vec<Problem>, snapshot: Box<Snapshot> },
+    /// A saved plan cannot be read, written or used.
+    PlanFile { path: PathBuf, error: PlanFileError },
+    /// Something has changed since the plan was saved.
+    Stale { path: PathBuf, differences: Vec<Difference> },
     /// The plan breaks an invariant: a bug.
     Violations(Vec<Violation>),
     /// The embedded cluster failed.
@@ -148,6 +155,8 @@ impl Failure {
             Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
+            Self::PlanFile { error, .. } => error.exit(),
+            Self::Stale { .. } => Exit::StalePlan,
         }
     }
 
@@ -168,6 +177,10 @@ impl Failure {
                 "run it again to start over".to_owned(),
             ),
             Self::Problems { problems, .. } => problems.iter().flat_map(of_problem).collect(),
+            Self::PlanFile { path, error } => one(error.code(), error.says(path), error.help().to_owned()),
+            Self::Stale { path, differences } => {
+                one("stale-plan", stale::summary(path, differences), stale::help(path, differences))
+            }
             Self::Violations(violations) => violations
                 .iter()
                 .map(|violation| Message {
@@ -218,6 +231,10 @@ impl Failure {
             }
             return terminal.err.flush();
         }
+        if let Self::Stale { path, differences } = self {
+            stale::text(&mut terminal.err, path, differences)?;
+            return terminal.err.flush();
+        }
         for message in self.messages() {
             findings::message(&mut terminal.err, &message.text, &message.help)?;
         }
@@ -238,6 +255,9 @@ impl Failure {
         });
         if let (Self::Invalid { findings, snapshot }, Some(fields)) = (self, document.as_object_mut()) {
             fields.insert("validation".to_owned(), findings::document(snapshot, findings)?);
+        }
+        if let (Self::Stale { differences, .. }, Some(fields)) = (self, document.as_object_mut()) {
+            fields.insert("differences".to_owned(), serde_json::to_value(differences)?);
         }
         match format {
             Format::Yaml => report::yaml(&mut terminal.out, &document),

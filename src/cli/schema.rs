@@ -5,6 +5,7 @@ use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
 use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use crate::kubelet::{self, Minor};
+use crate::plan::saved::schema::plan_schema;
 
 /// Print the JSON Schema of a file, for editors and checkers.
 ///
@@ -33,6 +34,8 @@ enum Kind {
     Nodepool,
     /// A KubeletConfiguration.
     Kubelet,
+    /// What `nodecfg diff --out` writes.
+    Plan,
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -45,6 +48,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
     let schema = match args.kind {
         Kind::Fleet => schema::fleet_schema(),
         Kind::Nodepool => schema::nodepool_schema(),
+        Kind::Plan => plan_schema(),
         Kind::Kubelet => kubelet::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
     };
     terminal.out.write_all(schema::pretty(&schema).as_bytes())?;

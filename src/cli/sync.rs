@@ -1,11 +1,13 @@
 //! `nodecfg sync`: the reconciler.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
+use super::plan_file::{self, Fixed, Meeting, Reviewed};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Audience, Purpose};
 use super::sandbox::SandboxArgs;
@@ -30,6 +32,9 @@ pub(super) struct Args {
     repository: RepositoryArgs,
     #[command(flatten)]
     allowances: Allowances,
+    /// Carry out a plan that `nodecfg diff --out FILE` saved: exactly that, or nothing when anything has changed since (exit code 7).
+    #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path, conflicts_with = "sandbox")]
+    plan: Option<PathBuf>,
     /// Show the plan and change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -55,27 +60,43 @@ Examples:
   nodecfg sync examples/repo-layout --sandbox  try it, without a cluster
   nodecfg sync --dry-run                       the plan alone
   nodecfg sync --rev v1.4.0                    roll out, or back to, a revision
+  nodecfg sync --plan plan.json                exactly what was reviewed (nodecfg diff --out plan.json)
   nodecfg sync -o json                         one JSON object per line, for a pipeline";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     if !args.dry_run {
         run::require_stream_format(format)?;
     }
-    let loaded = args.repository.load(terminal).await?;
+    let reviewed = args.plan.as_deref().map(Reviewed::read).transpose()?;
+    let Fixed { repository, allowances, cluster, binding } = match &reviewed {
+        Some(reviewed) => reviewed.fix(args.given())?,
+        None => args.given(),
+    };
+    let loaded = repository.load(terminal).await?;
     warn(&loaded, verbose, terminal)?;
     let keys = label_keys(&loaded.desired);
     let sandbox = args.sandbox.fitted(&loaded, terminal).await?;
     let reader = match &sandbox {
-        Some(sandbox) => args.cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
-        None => args.cluster.reader(keys).await?,
+        Some(sandbox) => cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
+        None => cluster.reader(keys).await?,
     };
-    let reader = args.binding.bind(reader).await?;
+    let meeting = match reviewed {
+        Some(reviewed) => Some(reviewed.meet(&reader, &loaded).await?),
+        None => None,
+    };
+    let reader = binding.bind(reader).await?;
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
-    let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
+    let namespace = cluster.namespace(&loaded.desired, &reader)?;
     run::open(&run::scene(&loaded, &namespace, server), format, !args.dry_run, terminal)?;
-    let options = args.allowances.options(namespace, args.repository.gate());
+    let options = allowances.options(namespace, repository.gate());
+    if let Some(meeting) = &meeting {
+        meeting.in_time(&loaded, &reader, &options).await?;
+    }
     let exit = if args.dry_run {
         let planned = plan(&loaded, &reader, options).await?;
+        if let Some(meeting) = &meeting {
+            meeting.hold(&planned, &reader)?;
+        }
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
         diff::write_plan(&planned.plan, format, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
@@ -83,7 +104,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     } else {
         let mut stop = run::stop_on_signals(terminal.foot.clone());
         let lock = run::unless_stopped(&mut stop, args.lock(&loaded, &reader, &options)).await?;
-        let result = args.reconcile(&loaded, &reader, &lock, options, stop, format, verbose, terminal).await;
+        let result =
+            args.reconcile(&loaded, &reader, &lock, meeting.as_ref(), options, stop, format, verbose, terminal).await;
         lock.release().await;
         result?
     };
@@ -94,6 +116,16 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
+    /// The arguments that a saved plan could fix, as they were given.
+    fn given(&self) -> Fixed {
+        Fixed {
+            repository: self.repository.clone(),
+            allowances: self.allowances,
+            cluster: self.cluster.clone(),
+            binding: self.binding,
+        }
+    }
+
     async fn lock(&self, loaded: &Loaded, reader: &ClusterReader, options: &Options) -> Result<HeldLock, Failure> {
         let host =
             hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
@@ -111,6 +143,7 @@ impl Args {
         loaded: &Loaded,
         reader: &ClusterReader,
         lock: &HeldLock,
+        meeting: Option<&Meeting>,
         options: Options,
         mut stop: watch::Receiver<Stop>,
         format: Format,
@@ -118,7 +151,11 @@ impl Args {
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
         let planning = plan(loaded, reader, options);
-        let Planned { plan, observed, options } = run::unless_stopped(&mut stop, planning).await?;
+        let planned = run::unless_stopped(&mut stop, planning).await?;
+        if let Some(meeting) = meeting {
+            meeting.hold(&planned, reader)?;
+        }
+        let Planned { plan, observed, options } = planned;
         let refusals = plan.refusals();
         if !refusals.is_empty() {
             return Err(Failure::Problems { problems: refusals, snapshot: Box::new(loaded.snapshot.clone()) });
@@ -134,6 +171,7 @@ impl Args {
             options: &options,
             mode: Mode {
                 assign: true,
+                as_reviewed: meeting.is_some(),
                 rollback_on_failure: self.rollback_on_failure,
                 concurrency: usize::from(self.concurrency),
                 timeout: None,

@@ -61,6 +61,27 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
     u64::try_from(nanoseconds(text)?).map(Duration::from_nanos).map_err(|_| "is negative")
 }
 
+/// Writes a duration in Go's syntax, shortly: `5m`, `1h30m`, `1.5s`, `0s`.
+#[must_use]
+pub fn format(duration: Duration) -> String {
+    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let mut text = String::new();
+    if hours > 0 {
+        text.push_str(&format!("{hours}h"));
+    }
+    if minutes > 0 {
+        text.push_str(&format!("{minutes}m"));
+    }
+    if nanos > 0 {
+        let fraction = format!("{nanos:09}");
+        text.push_str(&format!("{rest}.{}s", fraction.trim_end_matches('0')));
+    } else if rest > 0 || text.is_empty() {
+        text.push_str(&format!("{rest}s"));
+    }
+    text
+}
+
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
@@ -68,6 +89,13 @@ fn digits(text: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in ["0s", "5m", "1h", "1h30m", "1h0.5s", "1m30s", "1.5s", "0.000000001s", "24h"] {
+            assert_eq!(format(parse(text).expect(text)), text);
+        }
+    }
 
     #[test]
     fn as_go_reads_them() {

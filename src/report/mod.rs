@@ -18,6 +18,7 @@ pub mod plan_markdown;
 pub mod plan_text;
 pub mod progress;
 pub mod source;
+pub mod stale;
 pub mod status;
 mod style;
 pub mod summary;
