@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::observe::{Allowances, plan, warn, warn_of_plan};
 use super::repository_args::RepositoryArgs;
+use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, plan_file, run};
 use crate::plan::Plan;
 use crate::report::{self, Format, plan_json, plan_markdown, plan_text};
@@ -26,6 +27,8 @@ pub(super) struct Args {
     cluster: ClusterArgs,
     #[command(flatten)]
     binding: BindingArgs,
+    #[command(flatten)]
+    pub(super) metrics: MetricsArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -48,6 +51,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, false, terminal)?;
     let planned = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate())).await?;
+    terminal.record.planned(&planned.plan);
     warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
     write_plan(&planned.plan, format, verbose, terminal)?;
     if let (Some(path), Some(cluster)) = (&args.out, cluster) {

@@ -27,8 +27,10 @@ mod repository_args;
 mod run;
 mod sandbox;
 mod schema;
+mod signers_args;
 mod status;
 mod sync;
+mod telemetry;
 mod terminal;
 mod validate;
 mod verify;
@@ -36,6 +38,7 @@ mod verify;
 pub use exit::Exit;
 use failure::Failure;
 use output::Output;
+use telemetry::Telemetry;
 use terminal::{Color, Terminal};
 
 use crate::report::Format;
@@ -80,6 +83,18 @@ enum Command {
     Completions(completions::Args),
 }
 
+impl Command {
+    /// What is told of this command to monitoring, when it is one that something is told of.
+    fn telemetry(&self) -> Option<Telemetry> {
+        match self {
+            Self::Diff(args) => Some(Telemetry::of("diff", &args.metrics)),
+            Self::Sync(args) => Some(Telemetry::of(args.name(), &args.metrics)),
+            Self::Verify(args) => Some(Telemetry::of("verify", &args.metrics)),
+            _ => None,
+        }
+    }
+}
+
 /// Runs the program with these arguments, the first of them its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -105,10 +120,19 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Agent(args) => args.style(),
         _ => logging::Style::Command,
     };
-    logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone());
+    let telemetry = cli.command.telemetry();
+    let export = telemetry.as_ref().and_then(Telemetry::export);
+    logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone(), export);
     let format = cli.output.format().unwrap_or(Format::Text);
-    let result = dispatch(cli, &mut terminal);
-    let exit = result.unwrap_or_else(|failure| failure.report(&mut terminal, format));
+    let span = telemetry.as_ref().map_or_else(tracing::Span::none, Telemetry::span);
+    let result = span.in_scope(|| dispatch(cli, &mut terminal));
+    let exit = result.unwrap_or_else(|failure| {
+        terminal.record.failure = Some(failure.kind());
+        failure.report(&mut terminal, format)
+    });
+    if let Some(telemetry) = telemetry {
+        telemetry.finish(span, std::mem::take(&mut terminal.record), exit);
+    }
     match terminal.out.flush() {
         Err(_) => Exit::Failed.report(),
         Ok(()) => exit.report(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
@@ -11,6 +12,7 @@ use super::plan_file::{self, Fixed, Meeting, Reviewed};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Audience, Purpose};
 use super::sandbox::SandboxArgs;
+use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, diff};
 use crate::cluster::lease::{self, HeldLock, LockOptions};
 use crate::cluster::{ClusterReader, ClusterWriter};
@@ -18,6 +20,7 @@ use crate::plan::Options;
 use crate::report::Format;
 use crate::rollout::execute::{Rollout, Stop, execute};
 use crate::rollout::machine::Mode;
+use crate::telemetry::spans;
 
 /// Make the cluster match the repository, a few nodes at a time.
 ///
@@ -51,6 +54,8 @@ pub(super) struct Args {
     cluster: ClusterArgs,
     #[command(flatten)]
     binding: BindingArgs,
+    #[command(flatten)]
+    pub(super) metrics: MetricsArgs,
     #[command(flatten)]
     sandbox: SandboxArgs,
 }
@@ -97,6 +102,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         if let Some(meeting) = &meeting {
             meeting.hold(&planned, &reader)?;
         }
+        terminal.record.planned(&planned.plan);
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
         diff::write_plan(&planned.plan, format, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
@@ -116,6 +122,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
+    /// What monitoring calls the command: a dry run proves nothing of nodes.
+    pub(super) fn name(&self) -> &'static str {
+        if self.dry_run { "dry-run" } else { "sync" }
+    }
+
     /// The arguments that a saved plan could fix, as they were given.
     fn given(&self) -> Fixed {
         Fixed {
@@ -134,7 +145,7 @@ impl Args {
             timeout: self.lock_timeout,
             ..LockOptions::new(options.namespace.as_str(), loaded.desired.fleet.clone(), identity)
         };
-        Ok(lease::acquire(reader, lock).await?)
+        Ok(lease::acquire(reader, lock).instrument(spans::stage("lock")).await?)
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is one thing that a run needs, and none belongs to another")]
@@ -155,6 +166,7 @@ impl Args {
         if let Some(meeting) = meeting {
             meeting.hold(&planned, reader)?;
         }
+        terminal.record.planned(&planned.plan);
         let Planned { plan, observed, options } = planned;
         let refusals = plan.refusals();
         if !refusals.is_empty() {

@@ -221,7 +221,13 @@ impl SavedPlan {
             config_maps: created.map(config_map).collect(),
             pools: plan.pools.iter().map(|pool| SavedPool::of(pool, observed)).collect(),
         };
-        Self { digest: saved.expected_digest(), ..saved }
+        saved.sealed()
+    }
+
+    /// With the digest that belongs to its content.
+    #[must_use]
+    pub fn sealed(self) -> Self {
+        Self { digest: self.expected_digest(), ..self }
     }
 
     /// The digest that belongs to the other fields.
