@@ -89,14 +89,7 @@ pub(super) fn circumstances(
 }
 
 /// Writes the plan to its file: completely, or not at all.
-pub(super) fn save(
-    path: &Path,
-    planned: &Planned,
-    circumstances: &Circumstances,
-    format: Format,
-    terminal: &mut Terminal,
-) -> Result<(), Failure> {
-    let saved = SavedPlan::of(&planned.plan, &planned.observed, circumstances);
+pub(super) fn save(path: &Path, saved: &SavedPlan, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
     replace(path, saved.text().as_bytes())
         .map_err(|error| Failure::PlanFile { path: path.to_owned(), error: PlanFileError::Write(error) })?;
     if matches!(format, Format::Text | Format::Markdown) {

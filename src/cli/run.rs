@@ -15,7 +15,8 @@ use crate::names::NamespaceName;
 use crate::plan::Plan;
 use crate::report::bars::{Bars, Foot};
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
-use crate::report::{Format, findings, plan_json, plan_text, progress, summary};
+use crate::report::{Format, findings, progress, review as shown, summary};
+use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
 use crate::rollout::{PoolOutcome, StopReason};
@@ -58,6 +59,7 @@ impl Audience {
     /// Shows the plan, and makes ready to show its progress.
     pub(super) fn gather(
         plan: &Plan,
+        review: &Review,
         purpose: Purpose,
         format: Format,
         verbose: u8,
@@ -67,13 +69,13 @@ impl Audience {
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
                 let mut lines = JsonLines(terminal.another_out());
-                lines.document(start, "planned", plan_json::document(plan)?)?;
+                lines.document(start, "planned", shown::document(review)?)?;
                 Box::new(lines)
             }
             _ => {
                 match purpose {
-                    Purpose::Verify if verbose == 0 => plan_text::write_awaited(&mut terminal.out, plan)?,
-                    _ => plan_text::write(&mut terminal.out, plan, verbose > 0)?,
+                    Purpose::Verify if verbose == 0 => shown::awaited(&mut terminal.out, plan)?,
+                    _ => shown::text(&mut terminal.out, review, verbose > 0, terminal.out_width)?,
                 }
                 writeln!(terminal.out)?;
                 terminal.out.flush()?;

@@ -287,9 +287,9 @@ impl SavedPolicy {
                 MaxUnavailable::Percent(percent) => format!("{percent}%"),
             },
             canary_nodes: policy.canary.map(|canary| canary.nodes),
-            canary_soak: policy.canary.map(|canary| duration::format(canary.soak)),
+            canary_soak: policy.canary.map(|canary| duration::written(canary.soak)),
             max_failures: policy.max_failures,
-            convergence_timeout: duration::format(policy.convergence_timeout),
+            convergence_timeout: duration::written(policy.convergence_timeout),
             paused: policy.paused,
             allow_disruption: policy.allow_disruption,
         }
