@@ -1,13 +1,16 @@
 //! `nodecfg diff`: what a change does, to a cluster or between two revisions.
 
+use std::path::PathBuf;
+
 use super::against::{Against, declared, side};
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
-use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
+use super::observe::{Allowances, plan, warn, warn_of_plan};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
-use super::{Exit, Failure, Terminal, run};
+use super::{Exit, Failure, Terminal, plan_file, run};
 use crate::finding::Severity;
 use crate::kubelet::minor::NEWEST_RELEASED;
+use crate::plan::saved::SavedPlan;
 use crate::report::{self, Format, findings, review as shown};
 use crate::review::{Review, moves, of_plan};
 
@@ -31,6 +34,9 @@ pub(super) struct Args {
     max_chars: Option<u32>,
     #[command(flatten)]
     allowances: Allowances,
+    /// Save the plan to a file. `nodecfg sync --plan FILE` carries out exactly that, or says what has changed since.
+    #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path)]
+    out: Option<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -46,7 +52,8 @@ Examples:
   nodecfg diff --worktree             uncommitted changes too
   nodecfg diff --against origin/main  what a merge changes, without a cluster
   nodecfg diff --against origin/main -o markdown --max-chars 65536
-                                      the same as a comment on a pull request";
+                                      the same as a comment on a pull request
+  nodecfg diff --out plan.json        for `nodecfg sync --plan plan.json`, once it is approved";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     if args.max_chars.is_some() && format != Format::Markdown {
@@ -57,11 +64,20 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         Some(revision) => Some(Against::load(&args.repository, revision, terminal).await?),
         None => None,
     };
-    let review = match &base {
-        Some(base) if !args.cluster.is_named() => args.offline(base, &loaded, format, verbose, terminal)?,
+    let (review, saved) = match &base {
+        Some(_) if !args.cluster.is_named() && args.out.is_some() => {
+            return Err(Failure::usage(
+                "--out saves a plan for a cluster, and --against alone asks none",
+                "name the cluster with --kubeconfig or --context, or leave --out away",
+            ));
+        }
+        Some(base) if !args.cluster.is_named() => (args.offline(base, &loaded, format, verbose, terminal)?, None),
         base => args.online(base.as_ref(), &loaded, format, verbose, terminal).await?,
     };
     write(&review, format, args.max_chars, verbose, terminal)?;
+    if let (Some(path), Some(saved)) = (&args.out, saved) {
+        plan_file::save(path, &saved, format, terminal)?;
+    }
     Ok(if review.is_changed() { Exit::Changes } else { Exit::Done })
 }
 
@@ -88,7 +104,7 @@ impl Args {
         Ok(review)
     }
 
-    /// Looks at the cluster, and at the base revision where there is one.
+    /// Looks at the cluster, and at the base revision where there is one; and with `--out` makes what is to be saved.
     async fn online(
         &self,
         base: Option<&Against>,
@@ -96,25 +112,35 @@ impl Args {
         format: Format,
         verbose: u8,
         terminal: &mut Terminal,
-    ) -> Result<Review, Failure> {
+    ) -> Result<(Review, Option<SavedPlan>), Failure> {
         warn(loaded, verbose, terminal)?;
         let old = base.and_then(|base| base.desired());
         let reader = self.cluster.reader(label_keys_of(old.into_iter().chain([&loaded.desired]))).await?;
+        let cluster = match &self.out {
+            Some(_) => Some(plan_file::identify(&reader).await?),
+            None => None,
+        };
         let reader = self.binding.bind(reader).await?;
         let namespace = self.cluster.namespace(&loaded.desired, &reader)?;
         run::open(&run::scene(loaded, &namespace, reader.server()), format, false, terminal)?;
         let options = self.allowances.options(namespace, self.repository.gate());
-        let Planned { plan, observed, .. } = plan(loaded, &reader, options).await?;
-        terminal.record.planned(&plan);
-        warn_of_plan(&plan, loaded, format, verbose, terminal)?;
+        let planned = plan(loaded, &reader, options).await?;
+        let (plan, observed) = (&planned.plan, &planned.observed);
+        terminal.record.planned(plan);
+        warn_of_plan(plan, loaded, format, verbose, terminal)?;
         let to = side(&self.repository, loaded);
-        Ok(match base {
-            None => of_plan(to, &plan),
+        let review = match base {
+            None => of_plan(to, plan),
             Some(base) => {
                 let moved = old.map(|old| moves(old, &loaded.desired, &observed.nodes)).unwrap_or_default();
-                base.compare(&to, loaded).with_plan(&plan, moved)
+                base.compare(&to, loaded).with_plan(plan, moved)
             }
-        })
+        };
+        let saved = cluster.map(|cluster| {
+            let named = self.cluster.named_namespace().cloned();
+            SavedPlan::of(plan, observed, &plan_file::circumstances(cluster, &reader, &planned, named))
+        });
+        Ok((review, saved))
     }
 }
 

@@ -1,14 +1,17 @@
 //! The one place that turns errors into an exit code, a message and a way out.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 
+use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::finding::{Finding, Severity};
+use crate::plan::saved::Difference;
 use crate::plan::{Problem, Violation};
 use crate::report::document::Document;
 use crate::report::error::{ErrorMessage, ErrorReport};
-use crate::report::{self, Format, findings};
+use crate::report::{self, Format, findings, stale};
 use crate::repository::{RepositoryError, Snapshot};
 use crate::sandbox::SandboxError;
 
@@ -31,6 +34,10 @@ pub(super) enum Failure {
     Interrupted,
     /// There can be no plan.
     Problems { problems: Vec<Problem>, snapshot: Box<Snapshot> },
+    /// A saved plan cannot be read, written or used.
+    PlanFile { path: PathBuf, error: PlanFileError },
+    /// Something has changed since the plan was saved.
+    Stale { path: PathBuf, differences: Vec<Difference> },
     /// The plan breaks an invariant: a bug.
     Violations(Vec<Violation>),
     /// The embedded cluster failed.
@@ -132,6 +139,8 @@ impl Failure {
             Self::Cluster(_) => "cluster",
             Self::Interrupted => "interrupted",
             Self::Problems { .. } => "no-plan",
+            Self::Stale { .. } => "stale-plan",
+            Self::PlanFile { .. } => "plan-file",
             Self::Violations(_) | Self::Sandbox(_) | Self::Agent { .. } | Self::Output(_) | Self::Runtime(_) => {
                 "internal"
             }
@@ -166,6 +175,8 @@ impl Failure {
             Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
+            Self::PlanFile { error, .. } => error.exit(),
+            Self::Stale { .. } => Exit::StalePlan,
         }
     }
 
@@ -186,6 +197,10 @@ impl Failure {
                 "run it again to start over".to_owned(),
             ),
             Self::Problems { problems, .. } => problems.iter().flat_map(of_problem).collect(),
+            Self::PlanFile { path, error } => one(error.code(), error.says(path), error.help().to_owned()),
+            Self::Stale { path, differences } => {
+                one("stale-plan", stale::summary(path, differences), stale::help(path, differences))
+            }
             Self::Violations(violations) => violations
                 .iter()
                 .map(|violation| Message {
@@ -236,6 +251,10 @@ impl Failure {
             }
             return terminal.err.flush();
         }
+        if let Self::Stale { path, differences } = self {
+            stale::text(&mut terminal.err, path, differences)?;
+            return terminal.err.flush();
+        }
         for message in self.messages() {
             findings::message(&mut terminal.err, &message.text, &message.help)?;
         }
@@ -249,7 +268,11 @@ impl Failure {
             Self::Invalid { findings, snapshot } => Some(findings::by_file(snapshot, findings)),
             _ => None,
         };
-        let report = ErrorReport { exit_code: exit as u8, errors: errors.collect(), validation };
+        let differences = match self {
+            Self::Stale { differences, .. } => differences.clone(),
+            _ => Vec::new(),
+        };
+        let report = ErrorReport { exit_code: exit as u8, errors: errors.collect(), validation, differences };
         let document = Document::value(report)?;
         match format {
             Format::Yaml => report::yaml(&mut terminal.out, &document),

@@ -24,6 +24,7 @@ mod install;
 mod logging;
 mod observe;
 mod output;
+mod plan_file;
 mod repository_args;
 mod run;
 mod sandbox;

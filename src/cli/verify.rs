@@ -54,7 +54,13 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         desired: &loaded.desired,
         observed,
         options,
-        mode: Mode { assign: false, rollback_on_failure: false, concurrency: 1, timeout: args.timeout },
+        mode: Mode {
+            assign: false,
+            as_reviewed: false,
+            rollback_on_failure: false,
+            concurrency: 1,
+            timeout: args.timeout,
+        },
     };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, progress| audience.tell(now, progress)).await;
     audience.dismiss(&execution, terminal)
