@@ -34,7 +34,7 @@ pub(crate) fn of<T: JsonSchema>(name: &str) -> Value {
 
 /// Drops the defaults that come from the types alone (a null or an empty list for what is not set, a duration's insides; descriptions
 /// say what holds then), and the line breaks of the source from descriptions.
-fn tidy(schema: &mut Value) {
+pub(crate) fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             let nothing = |default: &Value| match default {

@@ -1,5 +1,6 @@
 //! The JSON Schemas of everything that nodecfg writes for programs, made from the types that are written.
 
+use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
@@ -14,21 +15,21 @@ use super::progress::Scene;
 use super::status::Status;
 
 use super::validation::Validation;
-use crate::desired::schema::of;
+use crate::desired::schema::tidy;
 use crate::rollout::progress::Progress;
 
 /// The schema of a kind of output.
 #[must_use]
 pub fn schema(output: Output) -> Value {
     match output {
-        Output::Validation => of::<Document<Validation>>("output/validation.v1"),
-        Output::Events => of::<Line>("output/events.v1"),
-        Output::Status => of::<Document<Status<'_>>>("output/status.v1"),
-        Output::Explanation => of::<Document<Explained<'_>>>("output/explanation.v1"),
-        Output::Installation => of::<Document<Installed<'_>>>("output/installation.v1"),
-        Output::AgentStatus => of::<Document<AgentStatus<'_>>>("output/agent-status.v1"),
-        Output::AgentPass => of::<Document<AgentPass<'_>>>("output/agent-pass.v1"),
-        Output::Error => of::<Document<ErrorReport<'_>>>("output/error.v1"),
+        Output::Validation => of::<Document<Validation>>("validation"),
+        Output::Events => of::<Line>("events"),
+        Output::Status => of::<Document<Status<'_>>>("status"),
+        Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
+        Output::Installation => of::<Document<Installed<'_>>>("installation"),
+        Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
+        Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
+        Output::Error => of::<Document<ErrorReport<'_>>>("error"),
     }
 }
 
@@ -51,6 +52,15 @@ pub enum Output {
     AgentPass,
     /// By every command that cannot do its work.
     Error,
+}
+
+/// The schema (2020-12) of what is written as a type.
+fn of<T: JsonSchema>(name: &str) -> Value {
+    let mut schema = SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
+    schema.insert("$id".to_owned(), format!("https://nodecfg.dev/schemas/output/{name}.v1.json").into());
+    let mut schema = schema.to_value();
+    tidy(&mut schema);
+    schema
 }
 
 /// One line of a run.

@@ -105,9 +105,10 @@ impl Scratch {
         let kubeconfig = self.place("home/kubeconfig");
         let example = root().join("examples/repo-layout");
         let log = fs::File::create(self.place("cluster.log")).unwrap();
+        // Faster, and a busy machine would look like kubelets that hang.
         let child = self
             .command(NODECFG)
-            .args(["sandbox", "--nodes", "4", "--speed", "50", "--kubernetes-version", version, "--repo"])
+            .args(["sandbox", "--nodes", "4", "--speed", "5", "--kubernetes-version", version, "--repo"])
             .arg(example)
             .arg("--kubeconfig-out")
             .arg(&kubeconfig)

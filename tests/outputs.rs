@@ -1,0 +1,400 @@
+//! What every command writes with `-o json`, when it succeeds and when it does not, is what the schemas under
+//! `schemas/output/` say, and nothing more: the schemas are closed here, so that a field that none describes is found. SARIF and
+//! JUnit are held to what their own schemas require.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const NODECFG: &str = env!("CARGO_BIN_EXE_nodecfg");
+
+/// Kinds of output, by the name of their schema, with the `kind` of a document.
+const KINDS: &[(&str, &str)] = &[
+    ("agent-pass", "AgentPass"),
+    ("agent-status", "AgentStatus"),
+    ("error", "Error"),
+    ("events", ""),
+    ("explanation", "Explanation"),
+    ("installation", "Installation"),
+    ("status", "Status"),
+    ("validation", "Validation"),
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn example(name: &str) -> String {
+    root().join("examples").join(name).display().to_string()
+}
+
+/// What one run brought.
+struct Run {
+    line: String,
+    exit: i32,
+    out: String,
+    err: String,
+}
+
+impl Run {
+    fn document(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{}: {error}\n{}\n{}", self.line, self.out, self.err))
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Holds the document against the schema of this name.
+    #[track_caller]
+    fn is(&self, exit: i32, schema: &str) -> Value {
+        assert_eq!(self.exit, exit, "{}\n{}\n{}", self.line, self.out, self.err);
+        let document = self.document();
+        let kind = KINDS.iter().find(|(name, _)| *name == schema).unwrap().1;
+        assert_eq!((&document["kind"], &document["formatVersion"]), (&json!(kind), &json!(1)), "{}", self.line);
+        conforms(schema, &document, &self.line);
+        document
+    }
+
+    /// Holds every line against the schema of lines, and gives the events.
+    #[track_caller]
+    fn are_events(&self, exit: i32) -> BTreeSet<String> {
+        assert_eq!(self.exit, exit, "{}\n{}\n{}", self.line, self.out, self.err);
+        let lines = self.lines();
+        for line in &lines {
+            assert_eq!(line["formatVersion"], 1, "{line}");
+            assert!(line["kind"].is_string(), "{line}");
+            conforms("events", line, &self.line);
+        }
+        lines.iter().filter_map(|line| line["event"].as_str()).map(str::to_owned).collect()
+    }
+}
+
+/// A folder to run in, with a cluster if one is wanted.
+struct Place {
+    home: tempfile::TempDir,
+    cluster: Option<Child>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            let _ = cluster.kill();
+            let _ = cluster.wait();
+        }
+    }
+}
+
+impl Place {
+    fn without_cluster() -> Self {
+        Self { home: tempfile::tempdir().unwrap(), cluster: None }
+    }
+
+    /// With a served cluster of these arguments.
+    fn with_cluster(arguments: &[&str]) -> Self {
+        let mut place = Self::without_cluster();
+        let child = place
+            .command(&["sandbox", "--speed", "10", "--kubeconfig-out", "kubeconfig"])
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        place.cluster = Some(child);
+        let begin = Instant::now();
+        while !fs::metadata(place.home.path().join("kubeconfig")).is_ok_and(|file| file.len() > 0) {
+            assert!(begin.elapsed() < Duration::from_secs(300), "the sandbox does not come");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        place
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(NODECFG);
+        let home = self.home.path();
+        command.env_clear().env("HOME", home).env("KUBECONFIG", home.join("kubeconfig")).current_dir(home);
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &str) -> Run {
+        let mut all: Vec<&str> = arguments.split_whitespace().collect();
+        all.extend(["-o", "json"]);
+        let output = self.command(&all).output().unwrap();
+        Run {
+            line: format!("nodecfg {}", all.join(" ")),
+            exit: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    fn file(&self, path: &str, text: &str) {
+        let path = self.home.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+fn schema(name: &str) -> Value {
+    let path = root().join(format!("schemas/output/{name}.v1.json"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Closes every object: what is not described is refused. A part of an object, within `allOf` and the like of one that has
+/// properties itself, is closed with the whole.
+fn close(schema: &mut Value, is_part: bool) {
+    let Some(map) = schema.as_object_mut() else { return };
+    let described = map.contains_key("properties");
+    for (key, value) in map.iter_mut() {
+        match (key.as_str(), value) {
+            ("properties" | "$defs", Value::Object(schemas)) => schemas.values_mut().for_each(|one| close(one, false)),
+            ("oneOf" | "anyOf" | "allOf", Value::Array(schemas)) => {
+                schemas.iter_mut().for_each(|one| close(one, is_part || described));
+            }
+            ("items" | "additionalProperties", value) => close(value, false),
+            _ => {}
+        }
+    }
+    if described && !is_part && !map.contains_key("additionalProperties") {
+        map.insert("unevaluatedProperties".to_owned(), json!(false));
+    }
+}
+
+#[track_caller]
+fn conforms(name: &str, document: &Value, what: &str) {
+    let mut schema = schema(name);
+    close(&mut schema, false);
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{what}: not as schemas/output/{name}.v1.json says:\n{}\n{document:#}", errors.join("\n"));
+}
+
+#[test]
+fn the_schemas_are_what_the_program_prints_and_there_is_one_for_every_kind() {
+    let place = Place::without_cluster();
+    let there: BTreeSet<String> = fs::read_dir(root().join("schemas/output"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let known: BTreeSet<String> = KINDS.iter().map(|(name, _)| format!("{name}.v1.json")).collect();
+    assert_eq!(there, known);
+    for (name, _) in KINDS {
+        let output = place.command(&["schema", name]).output().unwrap();
+        let committed = fs::read_to_string(root().join(format!("schemas/output/{name}.v1.json"))).unwrap();
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            committed,
+            "nodecfg schema {name} > schemas/output/{name}.v1.json"
+        );
+    }
+}
+
+#[test]
+fn a_closed_schema_refuses_what_it_does_not_describe() {
+    let mut document = Place::without_cluster().run("explain maxPods").is(0, "explanation");
+    document["more"] = json!(1);
+    assert!(std::panic::catch_unwind(|| conforms("explanation", &document, "")).is_err());
+}
+
+#[test]
+fn commands_without_a_cluster() {
+    let place = Place::without_cluster();
+    place.run(&format!("validate {}", example("repo-layout"))).is(0, "validation");
+    place.run(&format!("validate {} --kubernetes-version 1.21,1.36", example("zero-config"))).is(0, "validation");
+    place.file("bad.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPod: 1\nmaxPods: 1\nmaxPods: 2\npodLogsDir: /x\nstaticPodPath: /y\n");
+    place.file("worse.yaml", "a: [\n");
+    let found = place.run("validate bad.yaml worse.yaml missing.yaml").is(3, "validation");
+    assert_eq!(found["files"].as_array().unwrap().len(), 3);
+    place.file("repository/pools/gpu/kubelet.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Kubelet\n");
+    place.run("validate repository").is(3, "validation");
+
+    for field in ["", "maxPods", "evictionHard", "logging --recursive", "featureGates.NodeSwap", "registerWithTaints.effect"] {
+        place.run(&format!("explain {field}")).is(0, "explanation");
+    }
+    place.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
+    place.run("explain nonsense").is(2, "error");
+    place.run("sync --nonsense").is(2, "error");
+    place.run("validate nowhere-at-all").is(3, "validation");
+    place.run("diff nowhere").is(3, "error");
+    let invalid = place.run("diff repository").is(3, "error");
+    assert!(invalid["validation"]["files"].is_array());
+    place.run(&format!("diff {} --kubeconfig none", example("repo-layout"))).is(4, "error");
+    place.run("status --kubeconfig none").is(4, "error");
+    place.run("install --kubeconfig none").is(4, "error");
+    // Objects of Kubernetes are not documents of nodecfg: they say what they are in Kubernetes' way.
+    assert_eq!(place.run("crd").document()["kind"], "CustomResourceDefinition");
+    assert_eq!(place.run("install --agent daemonset --image agent:1 --dry-run").document()["kind"], "List");
+}
+
+#[test]
+fn a_rollout_and_everything_that_looks_at_it() {
+    let repository = example("repo-layout");
+    let place = Place::with_cluster(&["--repo", &repository, "--nodes", "2"]);
+    place.run("status").is(0, "status");
+    place.run("install --agent daemonset --image agent:1").is(0, "installation");
+    let events = place.run(&format!("sync {repository}")).are_events(0);
+    for event in ["started", "planned", "configMapCreated", "assigned", "converged", "soaking", "soaked", "finished"] {
+        assert!(events.contains(event), "no {event} in {events:?}");
+    }
+    place.run(&format!("sync {repository}")).are_events(0);
+    place.run(&format!("verify {repository}")).are_events(0);
+    let status = place.run("status").is(0, "status");
+    assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["verdict"]["state"] == "converged"));
+}
+
+#[test]
+fn a_rollout_that_fails() {
+    let repository = example("repo-layout");
+    let place = Place::without_cluster();
+    let sync = |more: &str| place.run(&format!("sync {repository} --sandbox --sandbox-nodes 2 --sandbox-speed 10 {more}"));
+    let events = sync("--fault gpu-1=validate-error").are_events(5);
+    assert!(events.contains("failed") && events.contains("stopped"), "{events:?}");
+    let events = sync("--fault gpu-1=no-start --rollback-on-failure --sandbox-version 1.36").are_events(5);
+    assert!(events.contains("rolledBack"), "{events:?}");
+}
+
+#[test]
+fn what_verify_waits_for_in_vain() {
+    let repository = example("zero-config");
+    let place = Place::with_cluster(&["--repo", &repository, "--nodes", "1", "--kubernetes-version", "1.21"]);
+    let events = place.run(&format!("verify {repository} --timeout 1s")).are_events(5);
+    assert!(events.contains("finished"), "{events:?}");
+}
+
+#[test]
+fn what_an_agent_says() {
+    let place = Place::without_cluster();
+    fs::create_dir(place.home.path().join("store")).unwrap();
+    place.run("agent status --store-dir store").is(0, "agent-status");
+    place.run("agent status --store-dir nowhere").is(2, "error");
+    // What `agent --once` writes takes a node with a kubelet; tests/agent has one. Here is each of its documents as it is made.
+    use nodecfg::report::agent_pass::{AgentPass, PassResult};
+    use nodecfg::report::document::Document;
+    for (result, error) in [
+        (PassResult::Settled, None),
+        (PassResult::NoNodeConfig, None),
+        (PassResult::Failed, Some("failed trial")),
+        (PassResult::Unfinished, None),
+    ] {
+        let document = Document::value(AgentPass { node: "n1", result, error, message: error }).unwrap();
+        conforms("agent-pass", &document, "agent --once");
+    }
+}
+
+// --- the formats of others ---
+
+/// What the schema of SARIF 2.1.0 (OASIS, sarif-schema-2.1.0.json) requires of the objects that are written here: the properties
+/// that each must have, by where they are, and the values that some may have.
+#[test]
+fn sarif_has_what_its_schema_requires() {
+    let place = Place::without_cluster();
+    place.file("bad.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\nmaxPods: 2\nfoo: 1\n");
+    let output = place.command(&["validate", "bad.yaml", "-o", "sarif"]).output().unwrap();
+    let log: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let has = |value: &Value, keys: &[&str]| {
+        for key in keys {
+            assert!(value.get(key).is_some(), "no {key} in {value:#}");
+        }
+    };
+    has(&log, &["version", "runs"]);
+    assert_eq!(log["version"], "2.1.0");
+    assert_eq!(log["runs"].as_array().unwrap().len(), 1);
+    let run = &log["runs"][0];
+    has(run, &["tool"]);
+    has(&run["tool"], &["driver"]);
+    has(&run["tool"]["driver"], &["name"]);
+    assert!(["utf16CodeUnits", "unicodeCodePoints"].contains(&run["columnKind"].as_str().unwrap()));
+    let levels = ["none", "note", "warning", "error"];
+    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    let ids: BTreeSet<&str> = rules.iter().map(|rule| rule["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), rules.len(), "rules are unique");
+    for rule in rules {
+        has(rule, &["id"]);
+        // A multiformatMessageString must have a text.
+        for message in ["shortDescription", "fullDescription", "help"] {
+            assert!(rule[message]["text"].is_string(), "{rule:#}");
+        }
+        assert!(levels.contains(&rule["defaultConfiguration"]["level"].as_str().unwrap()));
+    }
+    for invocation in run["invocations"].as_array().unwrap() {
+        assert!(invocation["executionSuccessful"].is_boolean(), "the one property that an invocation must have");
+    }
+    let results = run["results"].as_array().unwrap();
+    assert!(results.len() > 1);
+    for result in results {
+        has(result, &["message"]);
+        assert!(result["message"]["text"].is_string());
+        assert!(levels.contains(&result["level"].as_str().unwrap()));
+        let rule = &rules[usize::try_from(result["ruleIndex"].as_u64().unwrap_or_default()).unwrap()];
+        assert!(ids.contains(result["ruleId"].as_str().unwrap()), "{rule}");
+        for location in result["locations"].as_array().unwrap() {
+            let physical = &location["physicalLocation"];
+            // One of `address` and `artifactLocation`; lines and columns count from 1.
+            assert!(physical["artifactLocation"]["uri"].is_string());
+            for number in physical["region"].as_object().unwrap().values() {
+                assert!(number.as_u64().unwrap() >= 1);
+            }
+        }
+        for print in result["partialFingerprints"].as_object().into_iter().flatten() {
+            assert!(print.1.is_string());
+        }
+    }
+}
+
+/// What readers of JUnit take for granted: Jenkins' junit-10.xsd requires a name of suites and cases, and `tests`, `failures` and
+/// `errors` are whole numbers that agree with what is there.
+#[test]
+fn junit_has_what_its_readers_require() {
+    let place = Place::without_cluster();
+    place.file("bad.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\nfoo: <1>\n");
+    let output = place.command(&["validate", "bad.yaml", "-o", "junit"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut reader = quick_xml::Reader::from_str(&text);
+    let mut seen: Vec<(String, std::collections::BTreeMap<String, String>)> = Vec::new();
+    loop {
+        use quick_xml::events::Event;
+        match reader.read_event().expect("is XML") {
+            Event::Start(element) | Event::Empty(element) => {
+                let name = String::from_utf8(element.name().as_ref().to_vec()).unwrap();
+                let attributes = element.attributes().map(|attribute| {
+                    let attribute = attribute.unwrap();
+                    let key = String::from_utf8(attribute.key.as_ref().to_vec()).unwrap();
+                    (key, String::from_utf8(attribute.value.to_vec()).unwrap())
+                });
+                seen.push((name, attributes.collect()));
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    let count = |name: &str| seen.iter().filter(|(element, _)| element == name).count();
+    let (first, suites) = &seen[0];
+    assert_eq!(first, "testsuites");
+    assert_eq!(suites["tests"].parse::<usize>().unwrap(), count("testcase"));
+    assert_eq!(suites["failures"].parse::<usize>().unwrap(), count("failure"));
+    assert!(count("failure") > 0);
+    for (element, attributes) in &seen {
+        let required: &[&str] = match element.as_str() {
+            "testsuites" | "testsuite" => &["name", "tests", "failures", "errors"],
+            "testcase" => &["name", "classname"],
+            "failure" => &["message"],
+            "system-out" => &[],
+            other => panic!("readers do not expect {other}"),
+        };
+        for name in required {
+            assert!(attributes.contains_key(*name), "{element} has no {name}");
+        }
+        for name in ["tests", "failures", "errors"] {
+            assert!(attributes.get(name).is_none_or(|number| number.parse::<usize>().is_ok()), "{element} {name}");
+        }
+    }
+}
