@@ -61,7 +61,7 @@ fn rules_of(roles: impl IntoIterator<Item = Value>) -> Vec<Rule> {
 
 /// The rules in the README's YAML block.
 fn rules() -> Vec<Rule> {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md")).unwrap();
     let blocks: Vec<&str> = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let rbac: Vec<&str> = blocks
         .into_iter()
