@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
@@ -193,7 +193,7 @@ impl Failure {
     pub(super) fn report(&self, terminal: &mut Terminal, format: Format) -> Exit {
         let exit = self.exit();
         let written = match format {
-            Format::Json | Format::Yaml => self.write_document(terminal, format, exit),
+            Format::Json | Format::Yaml => self.write_document(terminal, format),
             Format::Text | Format::Markdown => self.write_text(terminal),
         };
         // Where even the report cannot be written, the exit code is all that is left.
@@ -224,7 +224,24 @@ impl Failure {
         terminal.err.flush()
     }
 
-    fn write_document(&self, terminal: &mut Terminal, format: Format, exit: Exit) -> io::Result<()> {
+    /// The findings that it is about, and the texts that they point into.
+    pub(super) fn findings(&self) -> Option<(Vec<&Finding>, &Snapshot)> {
+        match self {
+            Self::Invalid { findings, snapshot } => Some((findings.iter().collect(), snapshot)),
+            Self::Problems { problems, snapshot } => {
+                let refused = problems.iter().filter_map(|problem| match problem {
+                    Problem::Refused { findings, .. } => Some(findings),
+                    _ => None,
+                });
+                Some((refused.flatten().collect(), snapshot))
+            }
+            _ => None,
+        }
+    }
+
+    /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, and `validation` of an invalid repository.
+    pub(super) fn document(&self) -> serde_json::Result<Value> {
+        let exit = self.exit();
         let errors: Vec<_> = self
             .messages()
             .into_iter()
@@ -239,6 +256,11 @@ impl Failure {
         if let (Self::Invalid { findings, snapshot }, Some(fields)) = (self, document.as_object_mut()) {
             fields.insert("validation".to_owned(), findings::document(snapshot, findings)?);
         }
+        Ok(document)
+    }
+
+    fn write_document(&self, terminal: &mut Terminal, format: Format) -> io::Result<()> {
+        let document = self.document()?;
         match format {
             Format::Yaml => report::yaml(&mut terminal.out, &document),
             // One line: where a command writes JSON lines, its error is one of them.

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{ExitCode, Termination as _};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -22,6 +23,7 @@ mod install;
 mod logging;
 mod observe;
 mod output;
+mod reports;
 mod repository_args;
 mod run;
 mod sandbox;
@@ -35,6 +37,7 @@ mod verify;
 pub use exit::Exit;
 use failure::Failure;
 use output::Output;
+use reports::ReportArgs;
 use terminal::{Color, Terminal};
 
 use crate::report::Format;
@@ -79,6 +82,29 @@ enum Command {
     Completions(completions::Args),
 }
 
+impl Command {
+    /// The further outputs that are asked for.
+    fn reports(&self) -> Option<&ReportArgs> {
+        match self {
+            Self::Validate(args) => Some(&args.reports),
+            Self::Diff(args) => Some(&args.reports),
+            Self::Sync(args) => Some(&args.reports),
+            Self::Verify(args) => Some(&args.reports),
+            _ => None,
+        }
+    }
+
+    /// The folder that is read. `validate` may read several, and annotates them itself.
+    fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Diff(args) => Some(&args.repository.path),
+            Self::Sync(args) => Some(&args.repository.path),
+            Self::Verify(args) => Some(&args.repository.path),
+            _ => None,
+        }
+    }
+}
+
 /// Runs the program with these arguments, the first of them its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -106,8 +132,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone());
     let format = cli.output.format().unwrap_or(Format::Text);
+    let reports = cli.command.reports().cloned().unwrap_or_default();
+    let folder = cli.command.folder().map(Path::to_owned);
     let result = dispatch(cli, &mut terminal);
-    let exit = result.unwrap_or_else(|failure| failure.report(&mut terminal, format));
+    let exit = result.unwrap_or_else(|failure| {
+        reports.fail(&failure);
+        if let Some(folder) = folder {
+            actions::annotate(&mut terminal.err, &failure, &folder);
+        }
+        failure.report(&mut terminal, format)
+    });
     match terminal.out.flush() {
         Err(_) => Exit::Failed.report(),
         Ok(()) => exit.report(),

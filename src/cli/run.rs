@@ -8,6 +8,8 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::output::Output;
+use super::reports::ReportArgs;
 use super::repository_args::Loaded;
 use super::{Exit, Failure, Terminal};
 use crate::clock;
@@ -30,6 +32,17 @@ pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
     }
 }
 
+/// Reports of what goes on for long are JSON lines.
+pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), Failure> {
+    reports.create(|output| match output {
+        Output::Json => Ok(()),
+        _ => Err(Failure::usage(
+            "this command reports while it runs, so that --report takes json alone: a file of JSON lines",
+            "use --report json=FILE; `nodecfg diff` also writes text, yaml and markdown",
+        )),
+    })
+}
+
 /// What a run is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -46,6 +59,8 @@ pub(super) struct Audience {
     ticker: Option<JoinHandle<()>>,
     start: Timestamp,
     format: Format,
+    /// The other outputs that are asked for.
+    reports: ReportArgs,
     /// Whether anything has happened that was worth telling.
     told: bool,
     failed: Option<std::io::Error>,
@@ -57,10 +72,17 @@ impl Audience {
         plan: &Plan,
         purpose: Purpose,
         format: Format,
+        reports: &ReportArgs,
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Self, Failure> {
         let start = clock::now();
+        let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
+        for (_, out) in reports.writers()? {
+            let mut lines = JsonLines(out);
+            lines.document(start, "planned", plan_json::document(plan)?)?;
+            listeners.push(Box::new(lines));
+        }
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
                 let mut lines = JsonLines(terminal.another_out());
@@ -81,10 +103,12 @@ impl Audience {
                 }
             }
         };
+        listeners.push(listener);
+        let listener: Box<dyn Listener + Send> = Box::new(All(listeners));
         let ticks = listener.wants_ticks();
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
-        Ok(Self { listener, ticker, start, format, told: false, failed: None })
+        Ok(Self { listener, ticker, start, format, reports: reports.clone(), told: false, failed: None })
     }
 
     pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
@@ -103,19 +127,18 @@ impl Audience {
         }
         own(&self.listener).finish(now)?;
         let seconds = now.duration_since(self.start).as_secs_f64();
-        match self.format {
-            Format::Json => {
-                let mut document = summary::document(&execution.outcome)?;
-                if let Some(fields) = document.as_object_mut() {
-                    fields.insert("seconds".to_owned(), json!(seconds));
-                    fields.insert("exitCode".to_owned(), json!(exit as u8));
-                    if let Some(error) = &execution.error {
-                        let error = json!({"code": error.code(), "message": error.to_string(), "help": error.help()});
-                        fields.insert("error".to_owned(), error);
-                    }
-                }
-                JsonLines(&mut terminal.out).document(now, "finished", document)?;
+        let mut document = summary::document(&execution.outcome)?;
+        if let Some(fields) = document.as_object_mut() {
+            fields.insert("seconds".to_owned(), json!(seconds));
+            fields.insert("exitCode".to_owned(), json!(exit as u8));
+            if let Some(error) = &execution.error {
+                let error = json!({"code": error.code(), "message": error.to_string(), "help": error.help()});
+                fields.insert("error".to_owned(), error);
             }
+        }
+        self.reports.each(|_, out| JsonLines(out).document(now, "finished", document.clone()))?;
+        match self.format {
+            Format::Json => JsonLines(&mut terminal.out).document(now, "finished", document)?,
             _ => {
                 if self.told {
                     writeln!(terminal.err)?;
@@ -128,6 +151,28 @@ impl Audience {
             }
         }
         self.failed.map_or(Ok(exit), |error| Err(Failure::Output(error)))
+    }
+}
+
+/// Several listeners as one.
+struct All(Vec<Box<dyn Listener + Send>>);
+
+impl Listener for All {
+    fn tell(&mut self, now: Timestamp, progress: &Progress) -> std::io::Result<()> {
+        // All are told, whichever of them fails.
+        self.0.iter_mut().map(|listener| listener.tell(now, progress)).fold(Ok(()), Result::and)
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        self.0.iter_mut().for_each(|listener| listener.tick(now));
+    }
+
+    fn wants_ticks(&self) -> bool {
+        self.0.iter().any(|listener| listener.wants_ticks())
+    }
+
+    fn finish(&mut self, now: Timestamp) -> std::io::Result<()> {
+        self.0.iter_mut().map(|listener| listener.finish(now)).fold(Ok(()), Result::and)
     }
 }
 
@@ -234,9 +279,18 @@ pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) ->
 }
 
 /// Says what a command is about to work on: on standard error to people, as the first line to programs that read lines.
-pub(super) fn open(scene: &Scene, format: Format, lines: bool, terminal: &mut Terminal) -> Result<(), Failure> {
+pub(super) fn open(
+    scene: &Scene,
+    format: Format,
+    lines: Option<&ReportArgs>,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    if let Some(reports) = lines {
+        let document = serde_json::to_value(scene)?;
+        reports.each(|_, out| JsonLines(out).document(clock::now(), "started", document.clone()))?;
+    }
     match format {
-        Format::Json if lines => {
+        Format::Json if lines.is_some() => {
             JsonLines(&mut terminal.out).document(clock::now(), "started", serde_json::to_value(scene)?)?;
         }
         Format::Json | Format::Yaml => {}

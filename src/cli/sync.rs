@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
+use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Audience, Purpose};
 use super::sandbox::SandboxArgs;
@@ -27,7 +28,9 @@ use crate::rollout::machine::Mode;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    repository: RepositoryArgs,
+    pub(super) repository: RepositoryArgs,
+    #[command(flatten)]
+    pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
     /// Show the plan and change nothing.
@@ -60,6 +63,9 @@ Examples:
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     if !args.dry_run {
         run::require_stream_format(format)?;
+        run::create_reports(&args.reports)?;
+    } else {
+        diff::create_reports(&args.reports)?;
     }
     let loaded = args.repository.load(terminal).await?;
     warn(&loaded, verbose, terminal)?;
@@ -72,12 +78,12 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = args.binding.bind(reader).await?;
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
     let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
-    run::open(&run::scene(&loaded, &namespace, server), format, !args.dry_run, terminal)?;
+    run::open(&run::scene(&loaded, &namespace, server), format, (!args.dry_run).then_some(&args.reports), terminal)?;
     let options = args.allowances.options(namespace, args.repository.gate());
     let exit = if args.dry_run {
         let planned = plan(&loaded, &reader, options).await?;
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
-        diff::write_plan(&planned.plan, format, verbose, terminal)?;
+        diff::write_plan(&planned.plan, format, &args.reports, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
     } else {
@@ -126,7 +132,7 @@ impl Args {
         if plan.has_changes() {
             warn_of_plan(&plan, loaded, format, verbose, terminal)?;
         }
-        let mut audience = Audience::gather(&plan, Purpose::Sync, format, verbose, terminal)?;
+        let mut audience = Audience::gather(&plan, Purpose::Sync, format, &self.reports, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &loaded.desired,
