@@ -25,4 +25,5 @@ pub mod repository;
 pub mod rollout;
 pub mod sandbox;
 pub mod spelling;
+pub mod telemetry;
 pub mod verdict;

@@ -50,6 +50,7 @@ fn rules_of(roles: impl IntoIterator<Item = Value>) -> Vec<Rule> {
                 groups: texts(&rule["apiGroups"]),
                 resources: texts(&rule["resources"]),
                 namespace: namespace.clone(),
+                names: rule.get("resourceNames").map(texts).unwrap_or_default(),
             });
         }
     }
@@ -161,6 +162,7 @@ async fn the_agents_roles_are_enough_and_no_more() {
             groups: vec![group.to_owned()],
             resources: vec![resource.to_owned()],
             namespace: namespace.map(str::to_owned),
+            names: Vec::new(),
         });
     every_request_of_an_agent(agent_rules(Agent::Systemd), by_the_authorizer.collect()).await;
 }

@@ -6,6 +6,7 @@ use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
+use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, run};
 use crate::plan::Plan;
 use crate::report::{self, Format, plan_json, plan_markdown, plan_text};
@@ -26,6 +27,8 @@ pub(super) struct Args {
     cluster: ClusterArgs,
     #[command(flatten)]
     binding: BindingArgs,
+    #[command(flatten)]
+    pub(super) metrics: MetricsArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -45,6 +48,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     run::open(&run::scene(&loaded, &namespace, reader.server()), format, None, terminal)?;
     let Planned { plan, .. } =
         plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate())).await?;
+    terminal.record.planned(&plan);
     warn_of_plan(&plan, &loaded, format, verbose, terminal)?;
     write_plan(&plan, format, &args.reports, verbose, terminal)?;
     Ok(if plan.has_changes() { Exit::Changes } else { Exit::Done })

@@ -121,6 +121,23 @@ impl Failure {
         Self::Agent { message: message.into(), help: help.into() }
     }
 
+    /// What kind of failure it is, in a word, for monitoring. There are few, and they never change their meaning.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Usage { .. } => "usage",
+            Self::Repository(_) => "repository",
+            Self::Invalid { .. } => "invalid",
+            Self::Connect(_) => "no-cluster",
+            Self::Cluster(ClusterError::LockLost { .. }) | Self::Lock(_) => "locked",
+            Self::Cluster(_) => "cluster",
+            Self::Interrupted => "interrupted",
+            Self::Problems { .. } => "no-plan",
+            Self::Violations(_) | Self::Sandbox(_) | Self::Agent { .. } | Self::Output(_) | Self::Runtime(_) => {
+                "internal"
+            }
+        }
+    }
+
     fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. }
@@ -129,6 +146,7 @@ impl Failure {
             | Self::Agent { .. }
             | Self::Output(_)
             | Self::Runtime(_) => Exit::Failed,
+            Self::Repository(error) if matches!(**error, RepositoryError::NothingSigned { .. }) => Exit::Failed,
             Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
             Self::Problems { problems, .. } => {
                 let repository = |problem: &Problem| {

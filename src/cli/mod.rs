@@ -28,8 +28,10 @@ mod repository_args;
 mod run;
 mod sandbox;
 mod schema;
+mod signers_args;
 mod status;
 mod sync;
+mod telemetry;
 mod terminal;
 mod validate;
 mod verify;
@@ -38,6 +40,7 @@ pub use exit::Exit;
 use failure::Failure;
 use output::Output;
 use reports::ReportArgs;
+use telemetry::Telemetry;
 use terminal::{Color, Terminal};
 
 use crate::report::Format;
@@ -103,6 +106,16 @@ impl Command {
             _ => None,
         }
     }
+
+    /// What is told of this command to monitoring, when it is one that something is told of.
+    fn telemetry(&self) -> Option<Telemetry> {
+        match self {
+            Self::Diff(args) => Some(Telemetry::of("diff", &args.metrics)),
+            Self::Sync(args) => Some(Telemetry::of(args.name(), &args.metrics)),
+            Self::Verify(args) => Some(Telemetry::of("verify", &args.metrics)),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the program with these arguments, the first of them its name.
@@ -130,18 +143,25 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Agent(args) => args.style(),
         _ => logging::Style::Command,
     };
-    logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone());
+    let telemetry = cli.command.telemetry();
+    let export = telemetry.as_ref().and_then(Telemetry::export);
+    logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone(), export);
     let format = cli.output.format().unwrap_or(Format::Text);
     let reports = cli.command.reports().cloned().unwrap_or_default();
     let folder = cli.command.folder().map(Path::to_owned);
-    let result = dispatch(cli, &mut terminal);
+    let span = telemetry.as_ref().map_or_else(tracing::Span::none, Telemetry::span);
+    let result = span.in_scope(|| dispatch(cli, &mut terminal));
     let exit = result.unwrap_or_else(|failure| {
+        terminal.record.failure = Some(failure.kind());
         reports.fail(&failure);
         if let Some(folder) = folder {
             actions::annotate(&mut terminal.err, &failure, &folder);
         }
         failure.report(&mut terminal, format)
     });
+    if let Some(telemetry) = telemetry {
+        telemetry.finish(span, std::mem::take(&mut terminal.record), exit);
+    }
     match terminal.out.flush() {
         Err(_) => Exit::Failed.report(),
         Ok(()) => exit.report(),

@@ -1,5 +1,7 @@
 //! From a repository and a cluster to a checked plan: what `diff`, `sync` and `verify` have in common.
 
+use tracing::Instrument as _;
+
 use super::Failure;
 use super::repository_args::Loaded;
 use super::terminal::Terminal;
@@ -9,6 +11,7 @@ use crate::names::NamespaceName;
 use crate::observed::Observed;
 use crate::plan::{self, Options, Plan};
 use crate::report::{Format, findings};
+use crate::telemetry::spans;
 
 /// A plan and what it was made from.
 pub(super) struct Planned {
@@ -19,8 +22,9 @@ pub(super) struct Planned {
 
 /// Says what the repository's author may want to know, on standard error.
 pub(super) fn warn(loaded: &Loaded, verbose: u8, terminal: &mut Terminal) -> Result<(), Failure> {
-    // That it is no git repository is in the first line already.
-    let told = loaded.findings.iter().filter(|finding| finding.code != "not-in-git");
+    terminal.record.read(&loaded.desired.fleet, loaded.desired.commit.as_ref());
+    // That it is no git repository, or who signed the commit, is in the first line already.
+    let told = loaded.findings.iter().filter(|finding| !matches!(finding.code, "not-in-git" | "verified-commit"));
     Ok(findings::remarks(&mut terminal.err, &loaded.snapshot, told, verbose > 0, terminal.err_width)?)
 }
 
@@ -44,8 +48,10 @@ pub(super) fn warn_of_plan(
 pub(super) async fn plan(loaded: &Loaded, reader: &ClusterReader, options: Options) -> Result<Planned, Failure> {
     let desired = &loaded.desired;
     let questions = |observed: &Observed| plan::questions(desired, observed, &options.namespace);
-    let observed = observe::observe(reader, options.namespace.as_str(), questions).await?;
-    let plan = plan::make(desired, &observed, &options)
+    let looking = observe::observe(reader, options.namespace.as_str(), questions);
+    let observed = looking.instrument(spans::stage("observe")).await?;
+    let plan = spans::stage("plan")
+        .in_scope(|| plan::make(desired, &observed, &options))
         .map_err(|problems| Failure::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })?;
     let violations = plan::check(&plan, &observed);
     if violations.is_empty() { Ok(Planned { plan, observed, options }) } else { Err(Failure::Violations(violations)) }

@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 
+use tracing::Instrument as _;
+
 use super::failure::Failure;
+use super::signers_args::SignersArgs;
 use super::terminal::Terminal;
 use crate::desired::{Built, Checks, Desired, Kubelets, build};
 use crate::finding::{Finding, Gate};
 use crate::kubelet::Minor;
 use crate::repository::{OpenOptions, Snapshot, open};
+use crate::telemetry::spans;
 
 /// The repository to read.
 #[derive(Debug, Clone, clap::Args)]
@@ -24,6 +28,8 @@ pub(super) struct RepositoryArgs {
     /// Only warn of what the kubelet would drop or misread without a word: unknown fields, duplicate keys, ambiguous values.
     #[arg(long)]
     pub(super) lenient: bool,
+    #[command(flatten)]
+    pub(super) signers: SignersArgs,
 }
 
 /// A repository that was read and found good.
@@ -37,12 +43,17 @@ pub(super) struct Loaded {
 impl RepositoryArgs {
     /// What is at HEAD of this repository.
     pub(super) fn of(path: &std::path::Path) -> Self {
-        Self { path: path.to_owned(), rev: None, worktree: false, lenient: false }
+        Self { path: path.to_owned(), rev: None, worktree: false, lenient: false, signers: SignersArgs::default() }
     }
 
     /// Reads the files of the revision.
     async fn snapshot(&self, _terminal: &mut Terminal) -> Result<Snapshot, Failure> {
-        let options = OpenOptions { path: self.path.clone(), revision: self.rev.clone(), worktree: self.worktree };
+        let options = OpenOptions {
+            path: self.path.clone(),
+            revision: self.rev.clone(),
+            worktree: self.worktree,
+            signers: self.signers.read()?,
+        };
         open_repository(&options)
     }
 
@@ -53,12 +64,14 @@ impl RepositoryArgs {
 
     /// Reads the revision and builds what it asks for; any error finding is a failure that shows all findings.
     pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, Failure> {
-        self.loaded(self.snapshot(terminal).await?)
+        let reading = async { self.loaded(self.snapshot(terminal).await?) };
+        reading.instrument(spans::stage("load")).await
     }
 
-    /// The same of another revision of the same folder.
+    /// The same of another revision of the same folder, whoever signed it: it is compared with, not rolled out.
     pub(super) async fn load_revision(&self, revision: &str, terminal: &mut Terminal) -> Result<Loaded, Failure> {
-        let other = Self { rev: Some(revision.to_owned()), worktree: false, ..self.clone() };
+        let signers = SignersArgs::default();
+        let other = Self { rev: Some(revision.to_owned()), worktree: false, signers, ..self.clone() };
         other.load(terminal).await
     }
 

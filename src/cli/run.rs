@@ -20,6 +20,8 @@ use crate::report::progress::{JsonLines, Lines, Listener, Scene};
 use crate::report::{Format, findings, plan_json, plan_text, progress, summary};
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
+use crate::rollout::{PoolOutcome, StopReason};
+use crate::telemetry::spans;
 
 /// Long-running commands write text for people or JSON lines for programs.
 pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
@@ -64,6 +66,7 @@ pub(super) struct Audience {
     /// Whether anything has happened that was worth telling.
     told: bool,
     failed: Option<std::io::Error>,
+    spans: spans::Rollout,
 }
 
 impl Audience {
@@ -108,11 +111,13 @@ impl Audience {
         let ticks = listener.wants_ticks();
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
-        Ok(Self { listener, ticker, start, format, reports: reports.clone(), told: false, failed: None })
+        let spans = spans::Rollout::of(plan);
+        Ok(Self { listener, ticker, start, format, reports: reports.clone(), told: false, failed: None, spans })
     }
 
     pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
         self.told = true;
+        self.spans.tell(progress);
         // Output that fails must not stop a rollout half-way; the first error is told at the end.
         if let Err(error) = own(&self.listener).tell(now, progress) {
             self.failed.get_or_insert(error);
@@ -125,6 +130,8 @@ impl Audience {
         if let Some(ticker) = self.ticker.take() {
             ticker.abort();
         }
+        terminal.record.ended(&execution.outcome);
+        terminal.record.failure = kind_of(execution);
         own(&self.listener).finish(now)?;
         let seconds = now.duration_since(self.start).as_secs_f64();
         let mut document = summary::document(&execution.outcome)?;
@@ -202,6 +209,18 @@ fn exit_of(execution: &Execution) -> Exit {
     }
 }
 
+/// What cut a run short, if anything did, in the word that [`Failure::kind`] has for it.
+fn kind_of(execution: &Execution) -> Option<&'static str> {
+    let interrupted = |pool: &PoolOutcome| pool.stopped == Some(StopReason::Interrupted);
+    if execution.lock_lost {
+        Some("locked")
+    } else if execution.error.is_some() {
+        Some("cluster")
+    } else {
+        execution.outcome.pools.values().any(interrupted).then_some("interrupted")
+    }
+}
+
 /// Follows SIGINT and SIGTERM: the first lets what is in flight finish, the second ends at once.
 pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
@@ -273,6 +292,7 @@ pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) ->
     Scene {
         fleet: loaded.desired.fleet.clone(),
         commit: loaded.desired.commit.clone(),
+        signer: loaded.snapshot.signer.clone(),
         namespace: namespace.clone(),
         server: server.to_owned(),
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
@@ -10,6 +11,7 @@ use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Audience, Purpose};
 use super::sandbox::SandboxArgs;
+use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, diff};
 use crate::cluster::lease::{self, HeldLock, LockOptions};
 use crate::cluster::{ClusterReader, ClusterWriter};
@@ -17,6 +19,7 @@ use crate::plan::Options;
 use crate::report::Format;
 use crate::rollout::execute::{Rollout, Stop, execute};
 use crate::rollout::machine::Mode;
+use crate::telemetry::spans;
 
 /// Make the cluster match the repository, a few nodes at a time.
 ///
@@ -50,6 +53,8 @@ pub(super) struct Args {
     #[command(flatten)]
     binding: BindingArgs,
     #[command(flatten)]
+    pub(super) metrics: MetricsArgs,
+    #[command(flatten)]
     sandbox: SandboxArgs,
 }
 
@@ -82,6 +87,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let options = args.allowances.options(namespace, args.repository.gate());
     let exit = if args.dry_run {
         let planned = plan(&loaded, &reader, options).await?;
+        terminal.record.planned(&planned.plan);
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
         diff::write_plan(&planned.plan, format, &args.reports, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
@@ -100,6 +106,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
+    /// What monitoring calls the command: a dry run proves nothing of nodes.
+    pub(super) fn name(&self) -> &'static str {
+        if self.dry_run { "dry-run" } else { "sync" }
+    }
+
     async fn lock(&self, loaded: &Loaded, reader: &ClusterReader, options: &Options) -> Result<HeldLock, Failure> {
         let host =
             hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
@@ -108,7 +119,7 @@ impl Args {
             timeout: self.lock_timeout,
             ..LockOptions::new(options.namespace.as_str(), loaded.desired.fleet.clone(), identity)
         };
-        Ok(lease::acquire(reader, lock).await?)
+        Ok(lease::acquire(reader, lock).instrument(spans::stage("lock")).await?)
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is one thing that a run needs, and none belongs to another")]
@@ -125,6 +136,7 @@ impl Args {
     ) -> Result<Exit, Failure> {
         let planning = plan(loaded, reader, options);
         let Planned { plan, observed, options } = run::unless_stopped(&mut stop, planning).await?;
+        terminal.record.planned(&plan);
         let refusals = plan.refusals();
         if !refusals.is_empty() {
             return Err(Failure::Problems { problems: refusals, snapshot: Box::new(loaded.snapshot.clone()) });

@@ -6,6 +6,7 @@ use anstream::{AutoStream, ColorChoice};
 
 use crate::report::bars::Foot;
 use crate::report::findings::WIDTH;
+use crate::telemetry::facts::Record;
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -40,6 +41,8 @@ pub struct Terminal {
     pub interactive: bool,
     /// Where progress is drawn.
     pub foot: Foot,
+    /// What is noted down of the run, for monitoring.
+    pub record: Record,
     /// How wide text on standard output may be, in columns.
     pub out_width: usize,
     /// The same on standard error.
@@ -65,6 +68,7 @@ impl Terminal {
             err: stream(io::stderr(), color),
             interactive: io::stderr().is_terminal() && !dumb && std::env::var_os("CI").is_none(),
             foot: Foot::new(),
+            record: Record::default(),
             out_width: width(terminal_size::terminal_size_of(io::stdout())),
             err_width: width(terminal_size::terminal_size_of(io::stderr())),
         }

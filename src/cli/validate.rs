@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::reports::ReportArgs;
 use super::repository_args::{open_repository, parse_kubernetes_version};
+use super::signers_args::SignersArgs;
 use super::{Exit, Failure, Terminal, actions};
 use crate::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
 use crate::finding::{Finding, Gate, Place};
@@ -13,6 +14,7 @@ use crate::kubelet::Minor;
 use crate::kubelet::minor::NEWEST_RELEASED;
 use crate::report::findings::{Texts, WIDTH};
 use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
+use crate::repository::signature::Signers;
 use crate::repository::{OpenOptions, Snapshot, SnapshotFile, read_file};
 
 /// Check repositories and KubeletConfiguration files, and report everything that is wrong with them.
@@ -44,6 +46,8 @@ pub(super) struct Args {
     worktree: bool,
     #[command(flatten)]
     pub(super) reports: ReportArgs,
+    #[command(flatten)]
+    signers: SignersArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -72,13 +76,17 @@ pub(super) fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Termina
             .collect(),
         totals: Totals::default(),
         annotated: actions::are_here().then_some(location),
+        signers: args.signers.read()?,
     };
     for target in &targets {
         if target != Path::new("-") && target.is_dir() {
             run.repository(target, terminal)?;
-        } else if args.worktree || args.rev.is_some() {
+        } else if args.worktree || args.rev.is_some() || args.signers.are_given() {
             return Err(Failure::usage(
-                format!("--rev and --worktree are about repositories, and {} is a file", target.display()),
+                format!(
+                    "--rev, --worktree and --verify-commits are about repositories, and {} is a file",
+                    target.display()
+                ),
                 "name the folder of the repository, or leave the option out: files are read as they are",
             ));
         } else {
@@ -150,6 +158,8 @@ struct Run<'a> {
     totals: Totals,
     /// Where annotations point, if any are wanted.
     annotated: Option<Location>,
+    /// Who must have signed the commits.
+    signers: Option<Arc<Signers>>,
 }
 
 impl Run<'_> {
@@ -174,7 +184,12 @@ impl Run<'_> {
 
     fn repository(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
         let (rev, worktree) = (self.args.rev.clone(), self.args.worktree);
-        let opened = open_repository(&OpenOptions { path: path.to_owned(), revision: rev, worktree });
+        let opened = open_repository(&OpenOptions {
+            path: path.to_owned(),
+            revision: rev,
+            worktree,
+            signers: self.signers.clone(),
+        });
         let snapshot = match opened {
             Ok(snapshot) => snapshot,
             Err(Failure::Repository(error)) if !self.alone => {

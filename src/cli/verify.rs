@@ -7,6 +7,7 @@ use super::observe::{Allowances, Planned, plan, warn};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Audience, Purpose};
+use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal};
 use crate::report::Format;
 use crate::rollout::execute::{self, Rollout};
@@ -30,6 +31,8 @@ pub(super) struct Args {
     cluster: ClusterArgs,
     #[command(flatten)]
     binding: BindingArgs,
+    #[command(flatten)]
+    pub(super) metrics: MetricsArgs,
 }
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -45,6 +48,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
+    terminal.record.planned(plan);
     let mut audience = Audience::gather(plan, Purpose::Verify, format, &args.reports, verbose, terminal)?;
     let rollout = Rollout {
         plan,

@@ -366,10 +366,15 @@ fn rbac_rule(operation: &Operation) -> String {
         Some(namespace) => ("Role", format!(" in namespace {namespace}")),
         None => ("ClusterRole", String::new()),
     };
+    // Which namespaces there are is nobody's business; of other kinds the next object has another name.
+    let names = match (operation.resource, &operation.name) {
+        (Resource::Namespaces, Some(name)) => format!("resourceNames: [{name}]\n  "),
+        _ => String::new(),
+    };
     format!(
         "- apiGroups: [\"{}\"]  # of a {kind}{namespace} that is bound to the user\n  \
            resources: [{}]\n  \
-           verbs: [{}]",
+           {names}verbs: [{}]",
         operation.resource.group(),
         operation.resource.plural(),
         operation.verb.as_str()

@@ -44,6 +44,8 @@ pub enum Resource {
     ConfigMaps,
     /// core/v1 events.
     Events,
+    /// core/v1 namespaces.
+    Namespaces,
     /// coordination.k8s.io/v1 leases.
     Leases,
     /// nodecfg.dev/v1alpha1 nodeconfigs.
@@ -88,6 +90,7 @@ impl Resource {
             Self::Nodes => "nodes",
             Self::ConfigMaps => "configmaps",
             Self::Events => "events",
+            Self::Namespaces => "namespaces",
             Self::Leases => "leases",
             Self::NodeConfigs => "nodeconfigs",
             Self::Version => "version",

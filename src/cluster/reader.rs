@@ -100,6 +100,20 @@ impl ClusterReader {
         Ok(ServerVersion::read(&version.git_version, &version.major, &version.minor))
     }
 
+    /// What tells this cluster from every other: the uid of the namespace kube-system, which is made with the cluster and
+    /// cannot be deleted. OpenTelemetry's semantic conventions take the same for `k8s.cluster.uid`.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request; `Unexpected` when the namespace has no uid.
+    pub async fn cluster_uid(&self) -> Result<String, ClusterError> {
+        let operation = Operation::on(Verb::Get, Resource::Namespaces, None, "kube-system");
+        let namespace: WireMetadata = self.get(&operation).await?;
+        Some(namespace.metadata.uid).filter(|uid| !uid.is_empty()).ok_or_else(|| {
+            let message = "the namespace has no uid".to_owned();
+            ClusterError::Unexpected { operation: Box::new(operation), message }
+        })
+    }
+
     /// Every Node with what is assigned to it, in the server's order, and the versions of the lists. Read in pages; a page is
     /// never held whole.
     ///

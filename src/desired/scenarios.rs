@@ -41,7 +41,7 @@ fn config<'d>(desired: &'d Desired, pool: &str) -> &'d Rendered {
 
 fn examples(folder: &str) -> Snapshot {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(folder);
-    let options = crate::repository::OpenOptions { path: root, revision: None, worktree: true };
+    let options = crate::repository::OpenOptions { path: root, revision: None, worktree: true, signers: None };
     crate::repository::open(&options).expect("the example can be read")
 }
 

@@ -7,13 +7,17 @@ use super::{AGENT, AGENT_ON_HOST, RECONCILER, labels};
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 
-/// Reads and watches Nodes and NodeConfigs, writes what a NodeConfig wants, creates ConfigMaps, holds the lock, and tells in
+/// Which cluster it is, for saved plans: the uid of this namespace, and of no other.
+const IDENTITY: Rule<'_> = ("", &["namespaces"], &["get"]);
+
+/// Knows the cluster by its namespace kube-system, reads and watches Nodes and NodeConfigs, writes what a NodeConfig wants, creates ConfigMaps, holds the lock, and tells in
 /// Events what it did. It writes no status and deletes nothing.
 pub(super) fn reconciler(namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(RECONCILER, namespace);
     let in_cluster: &[Rule<'_>] = &[
         ("", &["nodes"], &["get", "list", "watch"]),
         ("nodecfg.dev", &["nodeconfigs"], &["get", "list", "watch", "create", "patch"]),
+        IDENTITY,
     ];
     let in_namespace: &[Rule<'_>] = &[
         ("", &["configmaps"], &["get", "list", "create"]),
@@ -77,7 +81,14 @@ fn service_account(name: &str, namespace: &str, component: &str) -> Value {
 fn granted(name: &str, component: &str, namespace: Option<&str>, rules: &[Rule<'_>], subject: &Value) -> Vec<Value> {
     let rules: Vec<Value> = rules
         .iter()
-        .map(|(group, resources, verbs)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs}))
+        .map(|rule| {
+            let (group, resources, verbs) = rule;
+            let mut written = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+            if let (true, Some(fields)) = (*rule == IDENTITY, written.as_object_mut()) {
+                fields.insert("resourceNames".to_owned(), json!(["kube-system"]));
+            }
+            written
+        })
         .collect();
     let (role, binding) = match namespace {
         None => ("ClusterRole", "ClusterRoleBinding"),

@@ -11,6 +11,7 @@ use super::style::{bad, good, heading, quiet, warning};
 use super::{FORMAT_VERSION, duration, whole_duration};
 use crate::judge::Target;
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use crate::repository::signature::Signer;
 use crate::rollout::progress::Progress;
 
 /// Shows progress to somebody.
@@ -152,6 +153,9 @@ pub struct Scene {
     pub fleet: FleetName,
     /// The commit that was read; unset for a working tree.
     pub commit: Option<CommitId>,
+    /// Who signed it, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signer: Option<Signer>,
     /// Where the ConfigMaps are.
     pub namespace: NamespaceName,
     /// The API server.
@@ -162,7 +166,8 @@ pub struct Scene {
 #[must_use]
 pub fn opening(scene: &Scene) -> String {
     let revision = revision(scene.commit.as_ref());
-    let rest = format!("{revision}, namespace {}, on {}", scene.namespace, scene.server);
+    let signed = scene.signer.as_ref().map(|signer| format!(" signed by {signer}")).unwrap_or_default();
+    let rest = format!("{revision}{signed}, namespace {}, on {}", scene.namespace, scene.server);
     format!("{} {} {}", heading("fleet"), heading(&scene.fleet), quiet(rest))
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::signature::Unverified;
+
 /// A repository could not be opened or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
@@ -73,6 +75,24 @@ pub enum RepositoryError {
         /// The repository.
         path: PathBuf,
     },
+    /// Signed commits were asked for where files need not be committed.
+    #[error("cannot verify who signed {}: {}", path.display(), if *worktree { "--worktree reads files that need not be committed" } else { "it is in no git repository" })]
+    NothingSigned {
+        /// The path as given.
+        path: PathBuf,
+        /// Whether the working tree was asked for.
+        worktree: bool,
+    },
+    /// The commit is not signed by an allowed signer.
+    #[error("commit {commit} of {} is refused: {why}", path.display())]
+    Unverified {
+        /// The repository.
+        path: PathBuf,
+        /// The commit, shortened.
+        commit: String,
+        /// Why.
+        why: Box<Unverified>,
+    },
     /// Git could not read the repository.
     #[error("cannot {operation} in the git repository {}: {}", path.display(), source.message())]
     Git {
@@ -101,6 +121,9 @@ impl RepositoryError {
             }
             Self::TooLarge { .. } => "name the folder that holds the configuration".to_owned(),
             Self::NotTrusted { path } => format!("run: git config --global --add safe.directory {}", path.display()),
+            Self::NothingSigned { worktree: true, .. } => "leave out --worktree or --verify-commits".to_owned(),
+            Self::NothingSigned { .. } => "name a git repository, or leave out --verify-commits".to_owned(),
+            Self::Unverified { why, .. } => why.help().to_owned(),
             Self::Git { .. } => "check the repository with git fsck".to_owned(),
         }
     }

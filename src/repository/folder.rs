@@ -80,7 +80,7 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
         }
         files.insert(path, file);
     }
-    Ok(Snapshot { files, commit: None, source, findings })
+    Ok(Snapshot { files, commit: None, signer: None, source, findings })
 }
 
 fn file(path: &str, on_disk: &PathBuf, total: &mut u64) -> SnapshotFile {

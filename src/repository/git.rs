@@ -7,6 +7,7 @@ use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, T
 
 use super::folder::relative;
 use super::links::{Entry, Followed, follow};
+use super::signature::{SignedCommit, Signer, Signers};
 use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
 use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 use crate::finding::Finding;
@@ -34,11 +35,18 @@ pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryErro
 }
 
 /// Reads the folder `root` of a commit, HEAD unless a revision is given.
-pub(super) fn read(repository: &Repository, root: &Path, revision: Option<&str>) -> Result<Snapshot, RepositoryError> {
+pub(super) fn read(
+    repository: &Repository,
+    root: &Path,
+    revision: Option<&str>,
+    signers: Option<&Signers>,
+) -> Result<Snapshot, RepositoryError> {
     let failed = |operation: &'static str| {
         move |source: git2::Error| RepositoryError::Git { operation, path: root.to_owned(), source }
     };
     let commit = commit(repository, root, revision)?;
+    // Before anything of it is read.
+    let signer = signers.map(|signers| signer(repository, root, &commit, signers)).transpose()?;
     let id = commit.id().to_string();
     let short: String = id.chars().take(10).collect();
     let prefix = prefix(repository, root);
@@ -73,10 +81,13 @@ pub(super) fn read(repository: &Repository, root: &Path, revision: Option<&str>)
         files.insert(path, file);
     }
     let mut findings = walk.findings;
+    findings.extend(
+        signer.iter().map(|signer| Finding::note("verified-commit", format!("commit {short} is signed by {signer}"))),
+    );
     if revision.is_none() {
         findings.extend(uncommitted(repository, &prefix, &short));
     }
-    Ok(Snapshot { files, commit: CommitId::new(id).ok(), source: Source::Commit, findings })
+    Ok(Snapshot { files, commit: CommitId::new(id).ok(), signer, source: Source::Commit, findings })
 }
 
 fn commit<'r>(repository: &'r Repository, root: &Path, revision: Option<&str>) -> Result<Commit<'r>, RepositoryError> {
@@ -90,6 +101,24 @@ fn commit<'r>(repository: &'r Repository, root: &Path, revision: Option<&str>) -
             hint: hint(repository, &error),
         }),
     }
+}
+
+/// The allowed signer who signed a commit.
+fn signer(
+    repository: &Repository,
+    root: &Path,
+    commit: &Commit<'_>,
+    signers: &Signers,
+) -> Result<Signer, RepositoryError> {
+    let odb = repository.odb().and_then(|odb| odb.read(commit.id()).map(|object| object.data().to_vec()));
+    let object =
+        odb.map_err(|source| RepositoryError::Git { operation: "read the commit", path: root.to_owned(), source })?;
+    let signed = SignedCommit::of(&object).and_then(|signed| signed.verify(signers, commit.time().seconds()));
+    signed.map_err(|why| RepositoryError::Unverified {
+        path: root.to_owned(),
+        commit: commit.id().to_string().chars().take(10).collect(),
+        why: Box::new(why),
+    })
 }
 
 /// What revisions there are.

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use crate::finding::Finding;
 use crate::names::CommitId;
+use signature::{Signer, Signers};
 
 mod error;
 mod file;
 mod folder;
 mod git;
 mod links;
+pub mod signature;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -36,6 +38,8 @@ pub struct Snapshot {
     pub files: BTreeMap<String, SnapshotFile>,
     /// The commit that was read; unset when the files came from a folder.
     pub commit: Option<CommitId>,
+    /// Who signed it, where that was asked for.
+    pub signer: Option<Signer>,
     /// Where the files came from.
     pub source: Source,
     /// What there is to say about the reading: uncommitted changes that are not used, say.
@@ -71,6 +75,8 @@ pub struct OpenOptions {
     pub revision: Option<String>,
     /// Read the files as they lie in the folder, committed or not.
     pub worktree: bool,
+    /// Who must have signed the commit; unset: nobody need have.
+    pub signers: Option<Arc<Signers>>,
 }
 
 impl Snapshot {
@@ -79,7 +85,7 @@ impl Snapshot {
     pub fn of_texts<'t>(files: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
         let files =
             files.into_iter().map(|(path, text)| (path.to_owned(), text::normalised(path, text.as_bytes()))).collect();
-        Self { files, commit: None, source: Source::Folder, findings: Vec::new() }
+        Self { files, commit: None, signer: None, source: Source::Folder, findings: Vec::new() }
     }
 
     /// The text of a file, when there is one that can be used.
@@ -105,6 +111,9 @@ pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
         return Err(RepositoryError::NotAFolder { path: options.path.clone() });
     }
     let repository = git::discover(&root)?;
+    if options.signers.is_some() && (options.worktree || repository.is_none()) {
+        return Err(RepositoryError::NothingSigned { path: options.path.clone(), worktree: options.worktree });
+    }
     match (repository, &options.revision, options.worktree) {
         (_, Some(revision), true) => Err(RepositoryError::RevisionOfWorktree { revision: revision.clone() }),
         (Some(repository), _, true) => folder::read(&root, Source::WorkingTree, Some(&repository)),
@@ -117,6 +126,8 @@ pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
         (None, Some(revision), false) => {
             Err(RepositoryError::NotARepository { path: options.path.clone(), revision: revision.clone() })
         }
-        (Some(repository), revision, false) => git::read(&repository, &root, revision.as_deref()),
+        (Some(repository), revision, false) => {
+            git::read(&repository, &root, revision.as_deref(), options.signers.as_deref())
+        }
     }
 }

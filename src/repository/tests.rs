@@ -43,7 +43,7 @@ fn commit(repository: &Repository) -> String {
 }
 
 fn read(path: &Path, revision: Option<&str>, worktree: bool) -> Result<Snapshot, RepositoryError> {
-    open(&OpenOptions { path: path.to_owned(), revision: revision.map(str::to_owned), worktree })
+    open(&OpenOptions { path: path.to_owned(), revision: revision.map(str::to_owned), worktree, signers: None })
 }
 
 fn error(path: &Path, revision: Option<&str>) -> String {

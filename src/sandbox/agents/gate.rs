@@ -27,6 +27,7 @@ pub(super) fn user() -> User {
         groups: vec![group.to_owned()],
         resources: vec![resource.to_owned()],
         namespace: namespace.map(str::to_owned),
+        names: Vec::new(),
     };
     let rules = vec![
         rule(&["get", "list", "watch"], "nodecfg.dev", "nodeconfigs", None),

@@ -28,6 +28,8 @@ pub struct Rule {
     pub resources: Vec<String>,
     /// The namespace the rule is for; none for the whole cluster.
     pub namespace: Option<String>,
+    /// The names of the objects the rule is for (`resourceNames`); empty for all of them.
+    pub names: Vec<String>,
 }
 
 /// Somebody who sends requests. Put into a request's extensions, it replaces authentication by token.
@@ -72,6 +74,8 @@ pub(crate) struct Action<'a> {
     pub(crate) resource: &'a str,
     /// Namespace; empty for the whole cluster.
     pub(crate) namespace: &'a str,
+    /// Name of the object; empty for a collection, and for what is to be created.
+    pub(crate) name: &'a str,
 }
 
 impl Denials {
@@ -112,6 +116,7 @@ pub(crate) fn allows(user: &User, denials: &Denials, action: &Action<'_>) -> boo
                 && any(&rule.groups, action.group)
                 && any(&rule.resources, action.resource)
                 && rule.namespace.as_ref().is_none_or(|namespace| namespace == action.namespace)
+                && (rule.names.is_empty() || rule.names.iter().any(|name| name == action.name))
         }),
     }
 }
@@ -127,7 +132,7 @@ pub(crate) fn resource_text(path: &ResourcePath) -> String {
 /// 403 with Kubernetes' text.
 pub(crate) fn authorize(user: &User, denials: &Denials, verb: &str, path: &ResourcePath) -> ApiResult<()> {
     let resource = resource_text(path);
-    let action = Action { verb, group: &path.group, resource: &resource, namespace: &path.namespace };
+    let action = Action { verb, group: &path.group, resource: &resource, namespace: &path.namespace, name: &path.name };
     if allows(user, denials, &action) {
         return Ok(());
     }
@@ -184,11 +189,15 @@ mod tests {
             groups: vec!["*".to_owned()],
             resources: vec!["leases".to_owned()],
             namespace: Some("a".to_owned()),
+            names: Vec::new(),
         };
-        let user = User::with_rules("u", vec![rule]);
+        let named = Rule { namespace: None, names: vec!["y".to_owned()], ..rule.clone() };
+        let user = User::with_rules("u", vec![rule, named]);
         let mut denials = Denials::default();
         assert!(authorize(&user, &denials, "get", &path("a", "x")).is_ok());
         assert!(authorize(&user, &denials, "get", &path("b", "x")).is_err());
+        assert!(authorize(&user, &denials, "get", &path("b", "y")).is_ok());
+        assert!(authorize(&user, &denials, "get", &path("b", "")).is_err());
         assert!(authorize(&user, &denials, "patch", &path("a", "x")).is_err());
         denials.insert(None, "get", "leases");
         assert!(authorize(&User::admin("root"), &denials, "get", &path("a", "x")).is_err());

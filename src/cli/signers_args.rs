@@ -1,0 +1,42 @@
+//! `--verify-commits`: who must have signed the commit, for all commands that take it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::failure::Failure;
+use crate::repository::signature::Signers;
+
+/// Who must have signed the commit.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct SignersArgs {
+    /// Refuse the revision unless its commit is signed with a key in this file: OpenSSH's allowed signers, armoured OpenPGP
+    /// public keys, or both.
+    #[arg(long, value_name = "FILE", conflicts_with = "worktree")]
+    verify_commits: Option<PathBuf>,
+}
+
+impl SignersArgs {
+    /// Whether commits must be signed.
+    pub(super) fn are_given(&self) -> bool {
+        self.verify_commits.is_some()
+    }
+
+    /// Reads the file.
+    pub(super) fn read(&self) -> Result<Option<Arc<Signers>>, Failure> {
+        let Some(path) = &self.verify_commits else { return Ok(None) };
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::usage(
+                format!("cannot read the allowed signers {}: {error}", path.display()),
+                "name a text file with OpenSSH's allowed signers or armoured OpenPGP public keys",
+            )
+        })?;
+        let signers = Signers::parse(&text).map_err(|wrong| {
+            let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+            Failure::usage(
+                format!("the allowed signers {} cannot be used: {}", path.display(), wrong.join("; ")),
+                "correct these lines; docs/signed-commits.md says what the file may hold",
+            )
+        })?;
+        Ok(Some(Arc::new(signers)))
+    }
+}

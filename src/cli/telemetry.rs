@@ -1,0 +1,81 @@
+//! `--metrics-textfile` and the variables of OpenTelemetry: what `sync`, `verify` and `diff` tell monitoring.
+//!
+//! None of it changes an exit code, which is about nodes: a pipeline that takes a full disk beside the collector for a rollout
+//! that failed would roll back for nothing. A file that could not be written is a warning, and its age tells the rest
+//! (`nodecfg_run_timestamp_seconds`).
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use tracing::Span;
+
+use super::Exit;
+use crate::clock;
+use crate::telemetry::facts::{Record, Run};
+use crate::telemetry::otlp::Export;
+use crate::telemetry::settings::Settings;
+use crate::telemetry::{metrics, spans, textfile};
+
+/// What is told of a run.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct MetricsArgs {
+    /// Write metrics of the run to this file (*.prom), for node_exporter's textfile collector.
+    #[arg(long, value_name = "FILE", value_parser = textfile::path)]
+    metrics_textfile: Option<PathBuf>,
+}
+
+/// A run that is told of.
+pub(super) struct Telemetry {
+    command: &'static str,
+    textfile: Option<PathBuf>,
+    export: Option<Export>,
+    problems: Vec<String>,
+    started: Timestamp,
+}
+
+impl Telemetry {
+    /// Makes ready to tell of a run. Without `--metrics-textfile` and the variables that is nothing at all.
+    pub(super) fn of(command: &'static str, args: &MetricsArgs) -> Self {
+        let mut settings = Settings::read(|name| std::env::var(name).ok());
+        let problems = std::mem::take(&mut settings.problems);
+        let textfile = args.metrics_textfile.clone();
+        Self { command, textfile, export: Export::new(settings), problems, started: clock::now() }
+    }
+
+    /// Where spans go.
+    pub(super) fn export(&self) -> Option<&Export> {
+        self.export.as_ref()
+    }
+
+    /// The span of the run.
+    pub(super) fn span(&self) -> Span {
+        for problem in &self.problems {
+            tracing::warn!("OpenTelemetry: {problem}");
+        }
+        let Some(export) = &self.export else { return Span::none() };
+        let span = spans::command(self.command);
+        export.join(&span);
+        span
+    }
+
+    /// Tells how the run ended.
+    pub(super) fn finish(self, span: Span, record: Record, exit: Exit) {
+        if self.textfile.is_none() && self.export.is_none() {
+            return;
+        }
+        let before = self.textfile.as_deref().and_then(|path| textfile::before(path, self.command));
+        let (started, ended, exit) = (self.started, clock::now(), exit as u8);
+        let run = Run { command: self.command, started, ended, exit, record, before };
+        spans::finish(&span, &run);
+        drop(span);
+        let samples = metrics::samples(&run);
+        if let Some(path) = &self.textfile {
+            if let Err(error) = textfile::write(path, &textfile::render(&samples)) {
+                tracing::warn!("the metrics could not be written to {}: {error}", path.display());
+            }
+        }
+        for problem in self.export.into_iter().flat_map(|export| export.finish(&samples).err().unwrap_or_default()) {
+            tracing::warn!("OpenTelemetry: {problem}");
+        }
+    }
+}

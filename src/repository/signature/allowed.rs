@@ -1,0 +1,281 @@
+//! One line of OpenSSH's file of allowed signers: `principals [options] keytype base64-key [comment]`
+//! (`ssh-keygen(1)`, ALLOWED SIGNERS).
+//!
+//! Two things are narrower than there, and said in the error: a time must be in UTC, since otherwise one file would mean
+//! different things on different machines; and certificate authorities are not supported.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use super::wire::Reader;
+
+/// A key and what it may sign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Who holds the key, as the file has it.
+    pub(super) principals: String,
+    /// The public key as it is written on the wire.
+    pub(super) blob: Vec<u8>,
+    /// Patterns of the namespaces that it may sign for. Unset: all.
+    namespaces: Option<String>,
+    /// Seconds since 1970, in both.
+    valid_after: Option<i64>,
+    valid_before: Option<i64>,
+}
+
+impl Line {
+    /// Reads a line that is neither empty nor a comment.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (principals, rest) = word(text)?;
+        let principals = unquoted(principals).to_owned();
+        if principals.is_empty() {
+            return Err("it names no principal before the key".to_owned());
+        }
+        let mut line = Self { principals, blob: Vec::new(), namespaces: None, valid_after: None, valid_before: None };
+        let (first, after) = word(rest)?;
+        let (kind, rest) = if is_key_type(first) {
+            (first, after)
+        } else if first.is_empty() {
+            return Err("there is no key after the principals; a line is `principals [options] keytype key`".to_owned());
+        } else {
+            line.options(first)?;
+            word(after)?
+        };
+        if !is_key_type(kind) {
+            return Err(format!(
+                "{kind:?} is no type of key, such as ssh-ed25519; a line is `principals [options] keytype key`"
+            ));
+        }
+        if kind.contains("-cert-") {
+            return Err("a certificate cannot be listed; list the plain public key".to_owned());
+        }
+        let (key, _comment) = word(rest)?;
+        line.blob =
+            STANDARD.decode(key).map_err(|_| format!("the {kind} key is not valid base64; is the line complete?"))?;
+        if Reader(&line.blob).text() != Some(kind) {
+            return Err(format!("the key is not of the type {kind} that stands before it; is the line complete?"));
+        }
+        super::ssh::Key::parse(&line.blob).map_err(|why| format!("the {kind} key cannot be used: {why}"))?;
+        Ok(line)
+    }
+
+    fn options(&mut self, text: &str) -> Result<(), String> {
+        for option in split(text, ',') {
+            let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+            let value = match value.map(|value| value.strip_prefix('"').and_then(|value| value.strip_suffix('"'))) {
+                None => None,
+                Some(Some(value)) => Some(value),
+                Some(None) => return Err(format!("the value of {name} must stand in double quotes")),
+            };
+            let twice = |taken: bool| if taken { Err(format!("it has the option {name} twice")) } else { Ok(()) };
+            match (name.to_ascii_lowercase().as_str(), value) {
+                ("namespaces", Some(value)) => {
+                    twice(self.namespaces.is_some())?;
+                    self.namespaces = Some(value.to_owned());
+                }
+                ("valid-after", Some(value)) => {
+                    twice(self.valid_after.is_some())?;
+                    self.valid_after = Some(time(name, value)?);
+                }
+                ("valid-before", Some(value)) => {
+                    twice(self.valid_before.is_some())?;
+                    self.valid_before = Some(time(name, value)?);
+                }
+                ("cert-authority", None) => {
+                    return Err("cert-authority is not supported; list the signers' own public keys".to_owned());
+                }
+                _ => {
+                    return Err(format!(
+                        "{option:?} is neither a type of key nor an option; options are namespaces=\"…\", valid-after=\"…\" \
+                         and valid-before=\"…\", separated by commas"
+                    ));
+                }
+            }
+        }
+        if let (Some(after), Some(before)) = (self.valid_after, self.valid_before)
+            && after >= before
+        {
+            return Err("valid-after is not before valid-before, so that the key is never valid".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether the key may sign for `namespace` at `time`; otherwise why not.
+    pub(super) fn allows(&self, namespace: &str, time: i64) -> Result<(), String> {
+        if self.namespaces.as_ref().is_some_and(|patterns| !matches_list(namespace, patterns)) {
+            let patterns = self.namespaces.as_deref().unwrap_or_default();
+            return Err(format!("the key may sign for namespaces={patterns:?} only, which is not {namespace}"));
+        }
+        if self.valid_after.is_some_and(|after| time < after) {
+            return Err("the commit's date is before the key's valid-after".to_owned());
+        }
+        if self.valid_before.is_some_and(|before| time >= before) {
+            return Err("the commit's date is not before the key's valid-before".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Types of keys that OpenSSH has, by how they begin.
+fn is_key_type(word: &str) -> bool {
+    ["ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-"].iter().any(|prefix| word.starts_with(prefix))
+}
+
+/// The first word, and what follows it. Blanks within double quotes belong to a word.
+fn word(text: &str) -> Result<(&str, &str), String> {
+    let text = text.trim_start();
+    let mut quoted = false;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '"' => quoted = !quoted,
+            ' ' | '\t' if !quoted => return Ok(text.split_at(at)),
+            _ => {}
+        }
+    }
+    if quoted { Err("a double quote is opened and not closed".to_owned()) } else { Ok((text, "")) }
+}
+
+fn unquoted(word: &str) -> &str {
+    word.strip_prefix('"').and_then(|word| word.strip_suffix('"')).unwrap_or(word)
+}
+
+/// The parts between separators outside of double quotes.
+fn split(text: &str, separator: char) -> Vec<&str> {
+    let mut quoted = false;
+    text.split(move |letter| {
+        quoted ^= letter == '"';
+        letter == separator && !quoted
+    })
+    .collect()
+}
+
+/// `YYYYMMDD`, `YYYYMMDDHHMM` or `YYYYMMDDHHMMSS`, and `Z`.
+fn time(option: &str, text: &str) -> Result<i64, String> {
+    let wrong = || format!("{option}={text:?} is no time; write YYYYMMDDZ, YYYYMMDDHHMMZ or YYYYMMDDHHMMSSZ");
+    let Some(digits) = text.strip_suffix('Z').or_else(|| text.strip_suffix('z')) else {
+        return Err(if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+            format!(
+                "{option}={text:?} depends on the time zone of the machine that reads it; append Z, which makes it UTC: {text}Z"
+            )
+        } else {
+            wrong()
+        });
+    };
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || !matches!(digits.len(), 8 | 12 | 14) {
+        return Err(wrong());
+    }
+    let field =
+        |from: usize, to: usize| -> Option<i8> { digits.get(from..to).map_or(Some(0), |digits| digits.parse().ok()) };
+    let parsed = || {
+        let year = digits.get(..4)?.parse().ok()?;
+        let civil = DateTime::new(year, field(4, 6)?, field(6, 8)?, field(8, 10)?, field(10, 12)?, field(12, 14)?, 0);
+        Some(civil.ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
+    };
+    parsed().ok_or_else(wrong)
+}
+
+/// OpenSSH's lists of patterns (`ssh_config(5)`, PATTERNS): one must match, and none with `!` before it.
+fn matches_list(text: &str, patterns: &str) -> bool {
+    let mut matched = false;
+    for pattern in patterns.split(',') {
+        match pattern.strip_prefix('!') {
+            Some(not) if matches(text.as_bytes(), not.as_bytes()) => return false,
+            Some(_) => {}
+            None => matched |= matches(text.as_bytes(), pattern.as_bytes()),
+        }
+    }
+    matched
+}
+
+/// `*` stands for any letters, `?` for one.
+fn matches(text: &[u8], pattern: &[u8]) -> bool {
+    // The lengths of the beginnings of the text that what was read of the pattern matches.
+    let mut reached = vec![false; text.len() + 1];
+    if let Some(nothing) = reached.first_mut() {
+        *nothing = true;
+    }
+    for letter in pattern {
+        if *letter == b'*' {
+            let mut any = false;
+            reached.iter_mut().for_each(|reached| {
+                any |= *reached;
+                *reached = any;
+            });
+        } else {
+            let steps =
+                reached.iter().zip(text).map(|(reached, found)| *reached && (*letter == b'?' || letter == found));
+            reached = std::iter::once(false).chain(steps).collect();
+        }
+    }
+    reached.last().copied().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE6bZ5ZrJpS4M0pX9hzQx9Jt7m8v0yTqk1nS3c2a1b0d";
+
+    #[test]
+    fn principals_options_and_comments_are_where_ssh_keygen_has_them() {
+        let plain = Line::parse(&format!("a@b,c@d {KEY} a comment")).expect("a line");
+        assert_eq!(plain.principals, "a@b,c@d");
+        assert_eq!(plain.allows("git", 0), Ok(()));
+        let line = format!(
+            "\"a b@c\"\tnamespaces=\"file,g?t\",valid-after=\"20240102Z\",valid-before=\"202401030405Z\" {KEY}"
+        );
+        let line = Line::parse(&line).expect("a line with options");
+        assert_eq!(line.principals, "a b@c");
+        let start = 1_704_153_600;
+        assert_eq!(line.allows("git", start), Ok(()));
+        assert_eq!(line.allows("git", start + 86_400 + 4 * 3600 + 5 * 60 - 1), Ok(()));
+        assert!(line.allows("git", start - 1).is_err_and(|why| why.contains("valid-after")));
+        assert!(line.allows("git", start + 86_400 + 4 * 3600 + 5 * 60).is_err_and(|why| why.contains("valid-before")));
+        assert!(line.allows("mail", start).is_err_and(|why| why.contains("namespaces")));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_said() {
+        for (line, says) in [
+            ("a@b".to_owned(), "no key after the principals"),
+            (KEY.to_owned(), "is neither a type of key nor an option"),
+            (format!("a@b cert-authority {KEY}"), "cert-authority is not supported"),
+            (format!("a@b namespaces=git {KEY}"), "double quotes"),
+            (format!("a@b namespaces=\"git {KEY}"), "not closed"),
+            (format!("a@b restrict {KEY}"), "neither a type of key nor an option"),
+            (format!("a@b valid-after=\"20240101\" {KEY}"), "append Z"),
+            (format!("a@b valid-after=\"20240231Z\" {KEY}"), "is no time"),
+            (format!("a@b valid-after=\"tomorrow\" {KEY}"), "is no time"),
+            (format!("a@b valid-after=\"20240102Z\",valid-before=\"20240102Z\" {KEY}"), "never valid"),
+            (format!("a@b namespaces=\"a\",namespaces=\"git\" {KEY}"), "twice"),
+            ("a@b ssh-ed25519 AAAA!".to_owned(), "not valid base64"),
+            (format!("a@b {}", &KEY[..60]), "cannot be used"),
+            (format!("a@b {}", KEY.replace("ssh-ed25519 ", "ssh-rsa ")), "not of the type ssh-rsa"),
+            ("a@b ssh-ed25519-cert-v01@openssh.com AAAA".to_owned(), "certificate"),
+        ] {
+            let error = Line::parse(&line).expect_err(&line);
+            assert!(error.contains(says), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_those_of_openssh() {
+        for (text, patterns, expected) in [
+            ("git", "git", true),
+            ("git", "file,git", true),
+            ("git", "*", true),
+            ("git", "g*t", true),
+            ("git", "g?t", true),
+            ("git", "g?", false),
+            ("git", "gi", false),
+            ("git", "*,!git", false),
+            ("git", "!file", false),
+            ("git", "", false),
+            ("git", "**t*", true),
+        ] {
+            assert_eq!(matches_list(text, patterns), expected, "{patterns}");
+        }
+    }
+}

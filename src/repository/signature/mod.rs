@@ -1,0 +1,177 @@
+//! Who may sign the commit that is rolled out, and whether one of them has.
+//!
+//! [`Signers`] is what a file of allowed signers says: OpenSSH's lines (`ssh-keygen(1)`, ALLOWED SIGNERS) and armoured
+//! OpenPGP public keys, both in one file if need be. [`Signers::verify`] is a function of values: it asks no agent, no
+//! keyring, no program and no clock. Every signature is checked here or refused; what is not understood never counts as
+//! signed.
+
+use std::fmt;
+
+mod allowed;
+mod commit;
+mod openpgp;
+mod ssh;
+#[cfg(test)]
+mod tests;
+mod unverified;
+mod wire;
+
+pub use commit::SignedCommit;
+pub use unverified::Unverified;
+
+use allowed::Line;
+use openpgp::Certificate;
+
+/// The first line of an armoured OpenPGP public key.
+const PUBLIC_KEY: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
+/// Its last line.
+const PUBLIC_KEY_END: &str = "-----END PGP PUBLIC KEY BLOCK-----";
+
+/// The keys that may sign a commit.
+#[derive(Debug, Clone)]
+pub struct Signers {
+    ssh: Vec<Line>,
+    openpgp: Vec<Certificate>,
+}
+
+/// What is wrong with a line of a file of allowed signers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub struct Malformed {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it, and what to do.
+    pub message: String,
+}
+
+/// What kind of key a signature was made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A key of OpenSSH.
+    Ssh,
+    /// A key of OpenPGP, as GnuPG has them.
+    OpenPgp,
+}
+
+/// Who signed a commit.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Signer {
+    /// The principals of the line, or the user id of the key.
+    pub name: String,
+    /// The kind of the key.
+    pub kind: Kind,
+    /// The fingerprint of the key that signed: `SHA256:…` as ssh-keygen writes it, or hexadecimal as gpg does.
+    pub fingerprint: String,
+}
+
+impl fmt::Display for Signer {
+    /// `alice@example.com (SSH key SHA256:…)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Ssh => "SSH",
+            Kind::OpenPgp => "OpenPGP",
+        };
+        write!(f, "{} ({kind} key {})", self.name, self.fingerprint)
+    }
+}
+
+impl Signers {
+    /// Reads a file of allowed signers.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, by line. A file without a key is wrong too: nothing could ever be signed.
+    pub fn parse(text: &str) -> Result<Self, Vec<Malformed>> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let (mut ssh, mut openpgp, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lines = text.lines().enumerate();
+        while let Some((index, line)) = lines.next() {
+            let (number, trimmed) = (index + 1, line.trim());
+            if trimmed.is_empty() || trimmed.starts_with('#') {
+            } else if trimmed == PUBLIC_KEY {
+                let mut block = format!("{PUBLIC_KEY}\n");
+                let mut ended = false;
+                for (_, line) in lines.by_ref() {
+                    block.push_str(line.trim_end());
+                    block.push('\n');
+                    ended = line.trim() == PUBLIC_KEY_END;
+                    if ended {
+                        break;
+                    }
+                }
+                let read =
+                    if ended { openpgp::certificates(&block) } else { Err(format!("it has no {PUBLIC_KEY_END:?}")) };
+                match read {
+                    Ok(certificates) => openpgp.extend(certificates),
+                    Err(why) => {
+                        wrong.push(Malformed { line: number, message: format!("not an OpenPGP public key: {why}") })
+                    }
+                }
+            } else if trimmed.starts_with("-----BEGIN ") {
+                let end = trimmed.replacen("BEGIN", "END", 1);
+                let message = if trimmed.contains("PRIVATE") || trimmed.contains("SECRET") {
+                    "a private key; take it out and treat it as disclosed. Allowed signers are public keys".to_owned()
+                } else {
+                    format!("{trimmed} is no key; armoured OpenPGP keys begin with {PUBLIC_KEY}")
+                };
+                wrong.push(Malformed { line: number, message });
+                // Its lines are none of their own.
+                while lines.next().is_some_and(|(_, line)| line.trim() != end) {}
+            } else {
+                match Line::parse(trimmed) {
+                    Ok(line) => ssh.push(line),
+                    Err(message) => wrong.push(Malformed { line: number, message }),
+                }
+            }
+        }
+        if wrong.is_empty() && ssh.is_empty() && openpgp.is_empty() {
+            wrong.push(Malformed {
+                line: 1,
+                message: "the file holds no key, so that nothing could be signed".to_owned(),
+            });
+        }
+        if wrong.is_empty() { Ok(Self { ssh, openpgp }) } else { Err(wrong) }
+    }
+
+    /// Whether `signature` is one of these signers' over `payload`. `committed_at` is the committer's date in seconds since
+    /// 1970: the time at which git, too, asks whether a key is valid.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn verify(&self, signature: &[u8], payload: &[u8], committed_at: i64) -> Result<Signer, Unverified> {
+        let text = std::str::from_utf8(signature).map_err(|_| Unverified::UnknownFormat)?;
+        let begins = |label: &str| text.matches(label).count();
+        let (ssh, openpgp) = (begins(ssh::BEGIN), begins(openpgp::BEGIN));
+        let x509 = begins("-----BEGIN SIGNED MESSAGE-----");
+        match (ssh, openpgp, x509) {
+            (1, 0, 0) => self.verify_ssh(text, payload, committed_at),
+            (0, 1, 0) => openpgp::verify(&self.openpgp, text, payload, committed_at),
+            (0, 0, 0) => Err(Unverified::UnknownFormat),
+            (0, 0, 1) => Err(Unverified::X509),
+            _ => Err(Unverified::SeveralSignatures),
+        }
+    }
+
+    fn verify_ssh(&self, armour: &str, payload: &[u8], committed_at: i64) -> Result<Signer, Unverified> {
+        let signature = ssh::Signature::parse(armour).map_err(|why| Unverified::Malformed { why })?;
+        let fingerprint = signature.fingerprint();
+        let of_key: Vec<&Line> = self.ssh.iter().filter(|line| line.blob == signature.key).collect();
+        if of_key.is_empty() && signature.has_certificate() {
+            let why = "it is made with a certificate; nodecfg checks plain keys".to_owned();
+            return Err(Unverified::Algorithm { key: fingerprint, why });
+        }
+        if of_key.is_empty() {
+            return Err(Unverified::UnknownSigner { kind: Kind::Ssh, key: fingerprint });
+        }
+        signature.verify(payload)?;
+        let mut refused = None;
+        for line in of_key {
+            let signer = Signer { name: line.principals.clone(), kind: Kind::Ssh, fingerprint: fingerprint.clone() };
+            match line.allows(ssh::NAMESPACE, committed_at) {
+                Ok(()) => return Ok(signer),
+                Err(why) => refused = refused.or(Some(Unverified::NotAllowed { signer: Box::new(signer), why })),
+            }
+        }
+        Err(refused.unwrap_or(Unverified::UnknownFormat))
+    }
+}

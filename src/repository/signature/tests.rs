@@ -1,0 +1,378 @@
+//! Real signatures of ssh-keygen and gpg (`tests/data/signatures`), and what was made of them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use pgp::composed::{ArmorOptions, Deserializable as _, SignedPublicKey};
+use proptest::prelude::*;
+use ring::digest;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
+
+use super::ssh::BEGIN;
+use super::wire::{Reader, put_string};
+use super::*;
+
+/// The date of the payload.
+const JUNE: i64 = 1_717_200_000;
+const FEBRUARY: i64 = 1_706_745_600;
+
+macro_rules! data {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/signatures/", $name))
+    };
+}
+
+const PAYLOAD: &str = data!("payload");
+const ALLOWED: &str = data!("allowed_signers");
+
+fn signers(text: &str) -> Signers {
+    Signers::parse(text).expect("allowed signers")
+}
+
+fn verify(signers: &Signers, signature: &str) -> Result<Signer, Unverified> {
+    signers.verify(signature.as_bytes(), PAYLOAD.as_bytes(), JUNE)
+}
+
+/// Why a signature is refused, in words.
+fn refusal(signers: &Signers, signature: &str) -> String {
+    verify(signers, signature).expect_err("must be refused").to_string()
+}
+
+#[test]
+fn signatures_of_ssh_keygen_are_verified() {
+    let signers = signers(ALLOWED);
+    for (signature, name) in [
+        (data!("ssh-ed.sig"), "ed@example.com"),
+        (data!("ssh-sha256.sig"), "ed@example.com"),
+        (data!("ssh-p256.sig"), "p256@example.com"),
+        (data!("ssh-p384.sig"), "p384@example.com"),
+        (data!("ssh-rsa.sig"), "rsa@example.com"),
+        (data!("ssh-rsa-sha256.sig"), "rsa@example.com"),
+    ] {
+        let signer = verify(&signers, signature).expect(name);
+        assert_eq!((signer.name.as_str(), signer.kind), (name, Kind::Ssh));
+        assert!(signer.fingerprint.starts_with("SHA256:"), "{signer}");
+        // Of another commit it is none.
+        let other = PAYLOAD.replace("Raise", "Lower");
+        let other = signers.verify(signature.as_bytes(), other.as_bytes(), JUNE);
+        assert_eq!(other, Err(Unverified::Mismatch { key: signer.fingerprint }));
+    }
+}
+
+#[test]
+fn signatures_of_ssh_keygen_that_do_not_count_say_why() {
+    let signers = signers(ALLOWED);
+    insta::assert_snapshot!(
+        [
+            refusal(&signers, data!("ssh-other.sig")),
+            refusal(&signers, data!("ssh-namespace.sig")),
+            refusal(&signers, data!("ssh-rsa1024.sig")),
+            refusal(&signers, data!("ssh-p521.sig")),
+            refusal(&signers, data!("ssh-certificate.sig")),
+            refusal(&signers, &with_sha1(data!("ssh-rsa.sig"))),
+            refusal(&signers, data!("pgp-alice.sig")),
+        ]
+        .join("\n")
+    );
+}
+
+/// The same signature, as if it were made with SHA-1.
+fn with_sha1(armour: &str) -> String {
+    let bytes = bytes_of(armour);
+    let (new, old) = (b"\x00\x00\x00\x07ssh-rsa", b"\x00\x00\x00\x0crsa-sha2-512");
+    let at = bytes.windows(old.len()).position(|window| window == old).expect("its algorithm");
+    // The algorithm and what it made stand in one string, whose length is in front of both.
+    let length = u32::from_be_bytes(bytes[at - 4..at].try_into().expect("a length")) - 5;
+    let mut made = bytes[..at - 4].to_vec();
+    made.extend(length.to_be_bytes());
+    made.extend(new);
+    made.extend(&bytes[at + old.len()..]);
+    armoured(&made)
+}
+
+fn bytes_of(armour: &str) -> Vec<u8> {
+    let body: String = armour.lines().filter(|line| !line.starts_with('-')).collect();
+    STANDARD.decode(body).expect("base64")
+}
+
+fn armoured(bytes: &[u8]) -> String {
+    format!("{BEGIN}\n{}\n-----END SSH SIGNATURE-----\n", STANDARD.encode(bytes))
+}
+
+#[test]
+fn options_of_a_line_hold_at_the_commits_date() {
+    let with = |options: &str| {
+        let line = ALLOWED.lines().next().expect("a line").replace("ssh-ed25519", &format!("{options} ssh-ed25519"));
+        signers(&line)
+    };
+    let signature = data!("ssh-ed.sig");
+    for options in [
+        "namespaces=\"git\"",
+        "namespaces=\"file,g*\"",
+        "valid-after=\"20240601Z\"",
+        "valid-before=\"20240601000001Z\"",
+    ] {
+        assert!(verify(&with(options), signature).is_ok(), "{options}");
+    }
+    for options in [
+        "namespaces=\"file\"",
+        "valid-after=\"20240601000001Z\"",
+        "valid-before=\"20240601Z\"",
+        "namespaces=\"*,!git\"",
+    ] {
+        let refused = verify(&with(options), signature);
+        assert!(matches!(refused, Err(Unverified::NotAllowed { .. })), "{options}: {refused:?}");
+    }
+    // One line of several for the same key is enough.
+    let plain = ALLOWED.lines().next().expect("a line");
+    let both = format!("{}\n{plain}", plain.replace("ssh-ed25519", "namespaces=\"file\" ssh-ed25519"));
+    assert!(verify(&signers(&both), signature).is_ok());
+}
+
+#[test]
+fn signatures_of_security_keys_are_verified() {
+    let random = SystemRandom::new();
+    let ed25519 = Ed25519KeyPair::from_pkcs8(Ed25519KeyPair::generate_pkcs8(&random).expect("a key").as_ref())
+        .expect("the same key");
+    let p256 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
+    let p256 =
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, p256.as_ref(), &random).expect("the same key");
+    let strings = |strings: &[&[u8]]| {
+        let mut bytes = Vec::new();
+        strings.iter().for_each(|string| put_string(&mut bytes, string));
+        bytes
+    };
+    let positive = |digits: &[u8]| {
+        let digits: Vec<u8> = digits.iter().copied().skip_while(|digit| *digit == 0).collect();
+        if digits[0] & 0x80 == 0 { digits } else { [vec![0], digits].concat() }
+    };
+    let ed_key = strings(&[b"sk-ssh-ed25519@openssh.com", ed25519.public_key().as_ref(), b"ssh:"]);
+    let ec_key = strings(&[b"sk-ecdsa-sha2-nistp256@openssh.com", b"nistp256", p256.public_key().as_ref(), b"ssh:"]);
+    let hash = digest::digest(&digest::SHA512, PAYLOAD.as_bytes());
+    let message = [b"SSHSIG".to_vec(), strings(&[b"git", b"", b"sha512", hash.as_ref()])].concat();
+    let flags = [1, 0, 0, 0, 7];
+    let signed =
+        [digest::digest(&digest::SHA256, b"ssh:").as_ref(), &flags, digest::digest(&digest::SHA256, &message).as_ref()]
+            .concat();
+    let ec_made = p256.sign(&random, &signed).expect("signed");
+    let (r, s) = ec_made.as_ref().split_at(32);
+    for (kind, key, made) in [
+        ("sk-ssh-ed25519@openssh.com", ed_key, ed25519.sign(&signed).as_ref().to_vec()),
+        ("sk-ecdsa-sha2-nistp256@openssh.com", ec_key, strings(&[&positive(r), &positive(s)])),
+    ] {
+        let signers = signers(&format!("sk@example.com {kind} {}", STANDARD.encode(&key)));
+        let with = |flags: &[u8]| {
+            let signature = [strings(&[kind.as_bytes(), &made]), flags.to_vec()].concat();
+            let body =
+                [b"SSHSIG\x00\x00\x00\x01".to_vec(), strings(&[&key, b"git", b"", b"sha512", &signature])].concat();
+            verify(&signers, &armoured(&body))
+        };
+        assert!(with(&flags).is_ok(), "{kind}");
+        assert!(matches!(with(&[1, 0, 0, 0, 8]), Err(Unverified::Mismatch { .. })), "{kind}");
+        assert!(matches!(with(&[1]), Err(Unverified::Malformed { .. })), "{kind}");
+    }
+}
+
+#[test]
+fn signatures_of_gpg_are_verified() {
+    for (key, signature, name) in [
+        (data!("pgp-alice.asc"), data!("pgp-alice.sig"), "Alice <alice@example.com>"),
+        (data!("pgp-rita.asc"), data!("pgp-rsa.sig"), "Rita <rita@example.com>"),
+        (data!("pgp-p256.asc"), data!("pgp-p256.sig"), "P256 <p256@example.com>"),
+        (data!("pgp-sub.asc"), data!("pgp-subkey.sig"), "Sub <sub@example.com>"),
+    ] {
+        let signers = signers(key);
+        let signer = verify(&signers, signature).expect(name);
+        assert_eq!((signer.name.as_str(), signer.kind), (name, Kind::OpenPgp));
+        assert_eq!(signer.fingerprint.len(), 40, "{signer}");
+        let other = PAYLOAD.replace("Raise", "Lower");
+        let other = signers.verify(signature.as_bytes(), other.as_bytes(), JUNE);
+        assert_eq!(other, Err(Unverified::Mismatch { key: signer.fingerprint }));
+    }
+}
+
+#[test]
+fn signatures_of_gpg_that_do_not_count_say_why() {
+    let all = [
+        data!("pgp-alice.asc"),
+        data!("pgp-rita.asc"),
+        data!("pgp-weak.asc"),
+        data!("pgp-dora.asc"),
+        data!("pgp-lost.asc"),
+        data!("pgp-revoked.asc"),
+        data!("pgp-expired.asc"),
+        data!("pgp-changed.asc"),
+    ];
+    let signers = signers(&all.concat());
+    insta::assert_snapshot!(
+        [
+            refusal(&signers, data!("pgp-p256.sig")),
+            refusal(&signers, data!("pgp-rsa1024.sig")),
+            refusal(&signers, data!("pgp-dsa.sig")),
+            refusal(&signers, data!("pgp-revoked-subkey.sig")),
+            refusal(&signers, data!("pgp-revoked.sig")),
+            refusal(&signers, data!("pgp-expired.sig")),
+            refusal(&signers, data!("pgp-changed.sig")),
+            refusal(&signers, data!("pgp-sha1.sig")),
+            refusal(&signers, data!("pgp-text.sig")),
+            refusal(&signers, data!("pgp-expiring.sig")),
+            refusal(&signers, data!("pgp-two.sig")),
+            refusal(&signers, data!("ssh-ed.sig")),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn a_key_that_has_expired_counts_for_what_was_committed_before() {
+    let signers = signers(data!("pgp-expired.asc"));
+    let at = |time| signers.verify(data!("pgp-expired.sig").as_bytes(), PAYLOAD.as_bytes(), time);
+    let end = FEBRUARY + 29 * 86_400;
+    assert!(at(FEBRUARY).is_ok());
+    assert!(at(end - 1).is_ok());
+    assert!(at(end).is_err());
+    // Whoever dates a commit back does not date its signature back.
+    assert!(at(0).is_ok());
+    let signers = self::signers(data!("pgp-alice.asc"));
+    assert!(signers.verify(data!("pgp-alice.sig").as_bytes(), PAYLOAD.as_bytes(), 0).is_ok());
+}
+
+#[test]
+fn a_subkey_counts_only_when_both_keys_say_so() {
+    let read = |armour: &str| SignedPublicKey::from_armor_single(armour.as_bytes()).expect("a key").0;
+    let file = |key: &SignedPublicKey| signers(&key.to_armored_string(ArmorOptions::default()).expect("armoured"));
+    let (alice, sub) = (read(data!("pgp-alice.asc")), read(data!("pgp-sub.asc")));
+    assert!(verify(&file(&sub), data!("pgp-subkey.sig")).is_ok());
+    // Somebody else's subkey among one's own.
+    let mut thief = alice;
+    thief.public_subkeys.clone_from(&sub.public_subkeys);
+    assert!(refusal(&file(&thief), data!("pgp-subkey.sig")).contains("not soundly bound"));
+    // A subkey that has not signed that it belongs there.
+    let mut silent = sub;
+    let binding = &mut silent.public_subkeys[0].signatures[0];
+    let unhashed: Vec<_> = binding.config().expect("known").unhashed_subpackets().cloned().collect();
+    let back =
+        unhashed.iter().position(|packet| matches!(packet.data, pgp::packet::SubpacketData::EmbeddedSignature(_)));
+    binding.unhashed_subpacket_remove(back.expect("its confirmation")).expect("removed");
+    assert!(refusal(&file(&silent), data!("pgp-subkey.sig")).contains("not confirmed"));
+}
+
+#[test]
+fn both_kinds_of_keys_stand_in_one_file() {
+    let text = format!("# people\r\n{}\r\n\r\n{ALLOWED}", data!("pgp-alice.asc").replace('\n', "\r\n"));
+    let signers = signers(&text);
+    assert!(verify(&signers, data!("ssh-ed.sig")).is_ok());
+    assert!(verify(&signers, data!("pgp-alice.sig")).is_ok());
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_file_is_said_by_line() {
+    let private = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----";
+    let cut = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDME";
+    let text = format!("# comment\na@b\n{private}\nc@d cert-authority ssh-ed25519 AAAA\n{ALLOWED}\n{cut}\n");
+    let wrong = Signers::parse(&text).expect_err("wrong");
+    let lines: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+    for empty in ["", "\n", "# nobody\n", "\u{feff}"] {
+        assert!(Signers::parse(empty).is_err_and(|wrong| wrong[0].message.contains("holds no key")), "{empty:?}");
+    }
+}
+
+#[test]
+fn what_is_no_signature_is_said() {
+    let signers = signers(ALLOWED);
+    let two = format!("{}{}", data!("ssh-ed.sig"), data!("pgp-alice.sig"));
+    insta::assert_snapshot!(
+        [
+            refusal(&signers, ""),
+            refusal(&signers, "-----BEGIN SIGNED MESSAGE-----\nMIA=\n-----END SIGNED MESSAGE-----\n"),
+            refusal(&signers, &two),
+            refusal(&signers, &format!("{BEGIN}\nAAAA\n-----END SSH SIGNATURE-----")),
+            refusal(&signers, &format!("{BEGIN}\nAAAA")),
+            refusal(&signers, &data!("ssh-ed.sig").replacen("U1NIU0lHAAAAAQ", "U1NIU0lHAAAAAg", 1)),
+        ]
+        .join("\n")
+    );
+    assert_eq!(signers.verify(&[0xff], b"", 0), Err(Unverified::UnknownFormat));
+    let key = bytes_of(data!("ssh-ed.sig"));
+    assert_eq!(Reader(&key[10..]).string().map(<[u8]>::len), Some(51));
+}
+
+/// The signatures that verify, with the keys that made them.
+fn good() -> Vec<(Signers, &'static str)> {
+    let ssh = signers(ALLOWED);
+    vec![
+        (ssh.clone(), data!("ssh-ed.sig")),
+        (ssh.clone(), data!("ssh-p256.sig")),
+        (ssh.clone(), data!("ssh-p384.sig")),
+        (ssh, data!("ssh-rsa.sig")),
+        (signers(data!("pgp-alice.asc")), data!("pgp-alice.sig")),
+        (signers(data!("pgp-rita.asc")), data!("pgp-rsa.sig")),
+        (signers(data!("pgp-sub.asc")), data!("pgp-subkey.sig")),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn another_payload_never_verifies(which in 0..7_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
+        let (signers, signature) = &good()[which];
+        let mut payload = PAYLOAD.as_bytes().to_vec();
+        let at = at.index(payload.len());
+        payload[at] ^= flip;
+        prop_assert!(signers.verify(signature.as_bytes(), &payload, JUNE).is_err());
+    }
+
+    #[test]
+    fn another_signature_never_verifies(which in 0..4_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
+        let (signers, signature) = &good()[which];
+        let mut bytes = bytes_of(signature);
+        let at = at.index(bytes.len());
+        bytes[at] ^= flip;
+        prop_assert!(verify(signers, &armoured(&bytes)).is_err());
+    }
+
+    /// What OpenPGP does not sign of a signature, as hints at the key and comments, may change; who made it may not.
+    #[test]
+    fn another_signature_is_never_anybody_elses(
+        which in 4..7_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8,
+    ) {
+        let (signers, signature) = &good()[which];
+        let signer = verify(signers, signature).expect("good");
+        let mut bytes = signature.as_bytes().to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] ^= flip;
+        if let Ok(found) = signers.verify(&bytes, PAYLOAD.as_bytes(), JUNE) {
+            prop_assert_eq!(found, signer);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(file in "\\PC{0,200}", signature in any::<Vec<u8>>(), payload in any::<Vec<u8>>()) {
+        let _ = Signers::parse(&file);
+        let _ = SignedCommit::of(&payload);
+        for (signers, _) in good() {
+            prop_assert!(signers.verify(&signature, &payload, JUNE).is_err());
+        }
+    }
+
+    /// Texts that come far: real ones with a stretch replaced.
+    #[test]
+    fn no_damage_makes_it_panic(
+        which in 0..7_usize, at in any::<prop::sample::Index>(), length in 0..40_usize, put in "[ -~\\n]{0,40}",
+    ) {
+        let damaged = |text: &str| {
+            let at = at.index(text.len());
+            format!("{}{put}{}", &text[..at], &text[(at + length).min(text.len())..])
+        };
+        let (signers, signature) = &good()[which];
+        let _ = verify(signers, &damaged(signature));
+        for file in [ALLOWED, data!("pgp-alice.asc"), data!("pgp-sub.asc"), data!("pgp-rita.asc")] {
+            let _ = Signers::parse(&damaged(file));
+        }
+        if which < 4 {
+            let _ = verify(signers, &armoured(damaged(&signature[..]).as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What there is to know of a run when it has ended: where the nodes of each pool are, what failed, how it ended. Counts
+//! only: no name of a node gets in here, so that a large cluster is no large metric.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::judge;
+use crate::names::{CommitId, FleetName, PoolName};
+use crate::plan::{Action, Plan, Why};
+use crate::rollout::{End, Outcome};
+
+/// Where a node of a pool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// It runs what the repository says.
+    Converged,
+    /// It is to be pointed at something else, and was not.
+    ToAssign,
+    /// It points at what it shall run, and does not run it yet.
+    Waiting,
+    /// It reports an error, did not get there in time, or the API server refused to assign it.
+    Failed,
+    /// Something forbids to assign it: a conflict, a kubelet that cannot, a node without an agent.
+    Blocked,
+    /// It is left alone on purpose: its pool is paused, or it is being deleted.
+    Skipped,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Converged, Self::ToAssign, Self::Waiting, Self::Failed, Self::Blocked, Self::Skipped];
+
+    /// The value of the label.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Converged => "converged",
+            Self::ToAssign => "to_assign",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Blocked => "blocked",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    /// Whether the node is not on what the repository says, and should be.
+    #[must_use]
+    pub fn is_drift(self) -> bool {
+        !matches!(self, Self::Converged | Self::Skipped)
+    }
+
+    fn left_alone(why: &Why) -> Self {
+        if why.is_settled() {
+            Self::Converged
+        } else if why.is_blocked() {
+            Self::Blocked
+        } else {
+            Self::Skipped
+        }
+    }
+
+    /// Where the plan sees a node that it has a step for.
+    fn planned(action: &Action) -> Self {
+        match action {
+            Action::Assign { .. } => Self::ToAssign,
+            Action::Await { error: Some(_), .. } => Self::Failed,
+            Action::Await { waiting: Some(_), .. } => Self::Waiting,
+            Action::Await { waiting: None, error: None } => Self::Converged,
+        }
+    }
+
+    /// Where a node ended. `None`: it is no node of the cluster any more.
+    fn ended(end: &End) -> Option<Self> {
+        Some(match end {
+            End::Converged => Self::Converged,
+            End::LeftAlone { why } => Self::left_alone(why),
+            End::Failed { .. } | End::Refused { .. } => Self::Failed,
+            // The next plan finds a conflict there, or a node to assign; now somebody else has it.
+            End::Changed { .. } => Self::Blocked,
+            End::NotStarted => Self::ToAssign,
+            End::InFlight => Self::Waiting,
+            End::Gone => return None,
+        })
+    }
+}
+
+/// How nodes fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeFailure {
+    /// The node reports an error against what it was assigned.
+    Rejected,
+    /// It did not get there in time.
+    TimedOut,
+    /// The API server refused to assign it.
+    Refused,
+}
+
+impl NodeFailure {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Rejected, Self::TimedOut, Self::Refused];
+
+    /// The value of the label.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::TimedOut => "timed_out",
+            Self::Refused => "refused",
+        }
+    }
+
+    fn of(end: &End) -> Option<Self> {
+        match end {
+            End::Failed { failure: judge::Failure::Refused { .. }, .. } => Some(Self::Rejected),
+            End::Failed { failure: judge::Failure::TimedOut { .. }, .. } => Some(Self::TimedOut),
+            End::Refused { .. } => Some(Self::Refused),
+            _ => None,
+        }
+    }
+}
+
+/// The nodes of one pool, counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolFacts {
+    /// How many nodes are in each state; a state without nodes may be missing.
+    pub states: BTreeMap<State, usize>,
+    /// How many failed in each way; likewise.
+    pub failures: BTreeMap<NodeFailure, usize>,
+}
+
+impl PoolFacts {
+    fn add(&mut self, state: State) {
+        *self.states.entry(state).or_default() += 1;
+    }
+}
+
+/// What the cluster's nodes are like.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nodes {
+    /// By pool.
+    pub pools: BTreeMap<PoolName, PoolFacts>,
+    /// How many nodes no pool selects.
+    pub unpooled: usize,
+}
+
+impl Nodes {
+    /// As the plan sees them.
+    #[must_use]
+    pub fn planned(plan: &Plan) -> Self {
+        let mut nodes = Self { unpooled: plan.unpooled.len(), ..Self::default() };
+        for pool in &plan.pools {
+            let facts = nodes.pools.entry(pool.name.clone()).or_default();
+            for step in pool.steps() {
+                let state = State::planned(&step.action);
+                facts.add(state);
+                if state == State::Failed {
+                    *facts.failures.entry(NodeFailure::Rejected).or_default() += 1;
+                }
+            }
+            for left in &pool.left_alone {
+                facts.add(State::left_alone(&left.why));
+            }
+        }
+        nodes
+    }
+
+    /// As a rollout, or the watching of one, has left them.
+    #[must_use]
+    pub fn ended(&self, outcome: &Outcome) -> Self {
+        let mut nodes = Self { unpooled: self.unpooled, ..Self::default() };
+        for (pool, ended) in &outcome.pools {
+            let facts = nodes.pools.entry(pool.clone()).or_default();
+            for node in &ended.nodes {
+                if let Some(state) = State::ended(&node.end) {
+                    facts.add(state);
+                }
+                if let Some(failure) = NodeFailure::of(&node.end) {
+                    *facts.failures.entry(failure).or_default() += 1;
+                }
+            }
+        }
+        nodes
+    }
+}
+
+/// What is noted down of a run while it runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The fleet, once the repository has been read.
+    pub fleet: Option<FleetName>,
+    /// The commit, likewise; unset for a working tree.
+    pub commit: Option<CommitId>,
+    /// The nodes, once there is a plan.
+    pub nodes: Option<Nodes>,
+    /// What kind of failure ended the run, in a word: the kinds are few.
+    pub failure: Option<&'static str>,
+}
+
+impl Record {
+    /// The repository was read.
+    pub fn read(&mut self, fleet: &FleetName, commit: Option<&CommitId>) {
+        (self.fleet, self.commit) = (Some(fleet.clone()), commit.cloned());
+    }
+
+    /// There is a plan.
+    pub fn planned(&mut self, plan: &Plan) {
+        self.nodes = Some(Nodes::planned(plan));
+    }
+
+    /// It has been carried out, or as far as that went.
+    pub fn ended(&mut self, outcome: &Outcome) {
+        self.nodes = Some(self.nodes.take().unwrap_or_default().ended(outcome));
+    }
+}
+
+/// A run that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// The command: `sync`, `verify`, `diff`, or `dry-run` for a sync that was to write nothing.
+    pub command: &'static str,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it ended.
+    pub ended: Timestamp,
+    /// Its exit code.
+    pub exit: u8,
+    /// What was noted down.
+    pub record: Record,
+    /// What the run before says, where that is known.
+    pub before: Option<Before>,
+}
+
+/// What is carried over from the run before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Before {
+    /// Its fleet. Empty: not known.
+    pub fleet: String,
+    /// When the last one that succeeded ended, in seconds since 1970.
+    pub last_success: Option<f64>,
+}
+
+impl Eq for Before {}
+
+impl Run {
+    /// Whether the command did what it is for. A diff that finds changes does.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.exit == 0 || (self.command == "diff" && self.exit == 1)
+    }
+
+    /// The fleet: of a repository that could not be read it is the one of the run before. Empty: not known.
+    #[must_use]
+    pub fn fleet(&self) -> &str {
+        match (&self.record.fleet, &self.before) {
+            (Some(fleet), _) => fleet.as_str(),
+            (None, Some(before)) => &before.fleet,
+            (None, None) => "",
+        }
+    }
+
+    /// When a run last succeeded, in seconds since 1970. Another fleet's runs do not count.
+    #[must_use]
+    pub fn last_success(&self) -> Option<f64> {
+        if self.succeeded() {
+            return Some(seconds(self.ended));
+        }
+        let before = self.before.as_ref().filter(|before| before.fleet == self.fleet())?;
+        before.last_success
+    }
+}
+
+/// Seconds since 1970, to the millisecond.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit a double until the year 287396")]
+pub fn seconds(time: Timestamp) -> f64 {
+    time.as_millisecond() as f64 / 1000.0
+}

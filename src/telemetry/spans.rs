@@ -1,0 +1,185 @@
+//! The spans of a run. They are spans of `tracing` with a target of their own, which logs leave out and an exporter, when there
+//! is one, takes. Without one they cost nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tracing::Span;
+
+use super::facts::Run;
+use crate::names::{NodeName, PoolName};
+use crate::plan::Plan;
+use crate::rollout::progress::Progress;
+
+/// The target of all spans and of their events.
+pub const TARGET: &str = "nodecfg::spans";
+
+/// The span of a command. `process.*` and `error.type` are names of OpenTelemetry's semantic conventions.
+#[must_use]
+pub fn command(command: &str) -> Span {
+    tracing::info_span!(
+        target: TARGET,
+        "command",
+        otel.name = format!("nodecfg {command}"),
+        otel.status_code = tracing::field::Empty,
+        process.executable.name = "nodecfg",
+        process.pid = std::process::id(),
+        process.exit.code = tracing::field::Empty,
+        error.type = tracing::field::Empty,
+        nodecfg.fleet = tracing::field::Empty,
+        vcs.ref.head.revision = tracing::field::Empty,
+    )
+}
+
+/// Says in the span of a command how it ended.
+pub fn finish(span: &Span, run: &Run) {
+    span.record("process.exit.code", run.exit);
+    if let Some(fleet) = &run.record.fleet {
+        span.record("nodecfg.fleet", fleet.as_str());
+    }
+    if let Some(commit) = &run.record.commit {
+        span.record("vcs.ref.head.revision", commit.to_string());
+    }
+    if !run.succeeded() {
+        span.record("otel.status_code", "ERROR");
+        // The conventions want few values here.
+        span.record("error.type", run.record.failure.unwrap_or("exit-code"));
+    }
+}
+
+/// The span of a stage: reading the repository, looking at the cluster, planning, waiting for the lock.
+#[must_use]
+pub fn stage(stage: &'static str) -> Span {
+    tracing::info_span!(target: TARGET, "stage", otel.name = stage)
+}
+
+/// A pool while it is rolled out.
+struct Pool {
+    span: Span,
+    /// Nodes of which the end has not been told.
+    left: BTreeSet<NodeName>,
+    soaking: bool,
+}
+
+/// The spans of a rollout: one for each pool with something to do, and in it one for each node, from its assignment to its end.
+#[derive(Default)]
+pub struct Rollout {
+    pools: BTreeMap<PoolName, Pool>,
+    nodes: BTreeMap<NodeName, Span>,
+}
+
+impl Rollout {
+    /// Opens the spans of the pools that the plan has steps for, and of the nodes that are on their way already.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let mut rollout = Self::default();
+        if Span::current().is_disabled() {
+            return rollout;
+        }
+        for pool in &plan.pools {
+            let left: BTreeSet<NodeName> = pool.steps().map(|step| step.node.clone()).collect();
+            if left.is_empty() {
+                continue;
+            }
+            let span = tracing::info_span!(
+                target: TARGET,
+                "rollout",
+                otel.name = "rollout",
+                otel.status_code = tracing::field::Empty,
+                otel.status_description = tracing::field::Empty,
+                nodecfg.pool = %pool.name,
+                nodecfg.pool.nodes = pool.nodes,
+                nodecfg.pool.to_assign = pool.assignments(),
+            );
+            rollout.pools.insert(pool.name.clone(), Pool { span, left, soaking: false });
+        }
+        rollout
+    }
+
+    /// Something happened.
+    pub fn tell(&mut self, progress: &Progress) {
+        if self.pools.is_empty() {
+            return;
+        }
+        match progress {
+            Progress::Assigned { pool, node, .. } => {
+                let Some(span) = self.node(pool, node) else { return };
+                tracing::info!(target: TARGET, parent: &span, "assigned");
+            }
+            Progress::Waiting { pool, node, waiting } => {
+                let Some(span) = self.node(pool, node) else { return };
+                tracing::info!(target: TARGET, parent: &span, waiting_for = %waiting, "waiting");
+            }
+            Progress::Converged { pool, node, .. } => self.ended(pool, node, "converged", None),
+            Progress::Failed { pool, node, failure } => self.ended(pool, node, "failed", Some(&failure.to_string())),
+            Progress::Refused { pool, node, error } => self.ended(pool, node, "refused", Some(error)),
+            Progress::Changed { pool, node, .. } => {
+                self.ended(pool, node, "changed by others", Some("changed by others"))
+            }
+            Progress::Gone { pool, node } => self.ended(pool, node, "gone", None),
+            Progress::RolledBack { pool, .. } => {
+                if let Some(Pool { span, .. }) = self.pools.get(pool) {
+                    tracing::info!(target: TARGET, parent: span, "rolled back");
+                }
+            }
+            Progress::Soaking { pool, .. } => self.soak(pool, true),
+            Progress::Soaked { pool } => self.soak(pool, false),
+            Progress::Stopped { pool, reason } => {
+                if let Some(Pool { span, .. }) = self.pools.get(pool) {
+                    span.record("otel.status_code", "ERROR");
+                    span.record("otel.status_description", reason.to_string());
+                    tracing::info!(target: TARGET, parent: span, "stopped");
+                }
+            }
+            Progress::ConfigMapCreated { name } => {
+                tracing::info!(target: TARGET, name, "ConfigMap created");
+            }
+        }
+    }
+
+    /// The span of a node, opened when it is new. `None` when that of its pool has ended.
+    fn node(&mut self, pool: &PoolName, node: &NodeName) -> Option<Span> {
+        let parent = &self.pools.get(pool)?.span;
+        let open = || {
+            tracing::info_span!(
+                target: TARGET,
+                parent: parent,
+                "transition",
+                otel.name = "transition",
+                otel.status_code = tracing::field::Empty,
+                otel.status_description = tracing::field::Empty,
+                k8s.node.name = %node,
+                nodecfg.pool = %pool,
+            )
+        };
+        Some(self.nodes.entry(node.clone()).or_insert_with(open).clone())
+    }
+
+    fn ended(&mut self, pool: &PoolName, node: &NodeName, how: &'static str, error: Option<&str>) {
+        let Some(span) = self.node(pool, node) else { return };
+        if let Some(error) = error {
+            span.record("otel.status_code", "ERROR");
+            span.record("otel.status_description", error);
+        }
+        tracing::info!(target: TARGET, parent: &span, "{how}");
+        self.nodes.remove(node);
+        if let Some(pool) = self.pools.get_mut(pool) {
+            pool.left.remove(node);
+        }
+        self.close(pool);
+    }
+
+    fn soak(&mut self, pool: &PoolName, soaking: bool) {
+        if let Some(pool) = self.pools.get_mut(pool) {
+            tracing::info!(target: TARGET, parent: &pool.span, "{}", if soaking { "soaking" } else { "soaked" });
+            pool.soaking = soaking;
+        }
+        self.close(pool);
+    }
+
+    /// A pool's span ends with its last node, unless that is a canary that has yet to soak.
+    fn close(&mut self, name: &PoolName) {
+        if self.pools.get(name).is_some_and(|pool| pool.left.is_empty() && !pool.soaking) {
+            self.pools.remove(name);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! What a run tells, as it is written.

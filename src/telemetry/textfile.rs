@@ -1,0 +1,165 @@
+//! The metrics of a run as a file for the textfile collector of node_exporter: rendered, read again for what is carried
+//! over, and replaced in one step.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::facts::Before;
+use super::metrics::{ALL, LAST_SUCCESS, RUN_INFO, Sample};
+
+/// The largest file that is read for what is carried over, in bytes. One of ours is a few KiB.
+const LIMIT: u64 = 16 << 20;
+
+/// The samples in the text format that Prometheus and node_exporter read.
+#[must_use]
+pub fn render(samples: &[Sample]) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Samples(samples.to_vec())));
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &registry) {
+        Ok(()) => text,
+        // Writing to a String does not fail.
+        Err(fmt::Error) => String::new(),
+    }
+}
+
+#[derive(Debug)]
+struct Samples(Vec<Sample>);
+
+impl Collector for Samples {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for metric in ALL {
+            let mut own = self.0.iter().filter(|sample| sample.metric == *metric).peekable();
+            if own.peek().is_none() {
+                continue;
+            }
+            let mut family = encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Gauge)?;
+            for sample in own {
+                ConstGauge::new(sample.value).encode(family.encode_family(&sample.labels.as_slice())?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line of a file: name, labels, value.
+pub type Line = (String, BTreeMap<String, String>, f64);
+
+/// Reads the text format, as far as it is written here: comments, and samples without timestamps. `None` for anything else.
+#[must_use]
+pub fn parse(text: &str) -> Option<Vec<Line>> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Option<Line> {
+    let (name, rest) = line.split_at(line.find(['{', ' '])?);
+    let mut labels = BTreeMap::new();
+    let mut rest = rest;
+    if let Some(inner) = rest.strip_prefix('{') {
+        rest = inner;
+        while !rest.starts_with('}') {
+            let (label, after) = rest.split_once("=\"")?;
+            let mut value = String::new();
+            let mut characters = after.char_indices();
+            let end = loop {
+                match characters.next()? {
+                    (at, '"') => break at,
+                    (_, '\\') => value.push(match characters.next()?.1 {
+                        'n' => '\n',
+                        other => other,
+                    }),
+                    (_, other) => value.push(other),
+                }
+            };
+            if labels.insert(label.to_owned(), value).is_some() {
+                return None;
+            }
+            rest = after.get(end + 1..)?;
+            rest = rest.strip_prefix(',').unwrap_or(rest);
+        }
+        rest = rest.strip_prefix('}')?;
+    }
+    Some((name.to_owned(), labels, rest.strip_prefix(' ')?.parse().ok()?))
+}
+
+/// What the file of an earlier run of this command says. `None` when there is none, or none that can be read.
+#[must_use]
+pub fn before(path: &Path, command: &str) -> Option<Before> {
+    let sensible = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LIMIT);
+    carried_over(&sensible.then(|| fs::read_to_string(path).ok())??, command)
+}
+
+/// What is carried over from this text.
+#[must_use]
+pub fn carried_over(text: &str, command: &str) -> Option<Before> {
+    let lines = parse(text)?;
+    let of = |name: &str| {
+        let is = |labels: &BTreeMap<String, String>| labels.get("command").is_some_and(|is| is == command);
+        lines.iter().find(|(is_name, labels, _)| is_name == name && is(labels))
+    };
+    let (_, labels, _) = of(RUN_INFO.name)?;
+    let last_success = of(LAST_SUCCESS.name).map(|(_, _, value)| *value).filter(|value| value.is_finite());
+    Some(Before { fleet: labels.get("fleet").cloned().unwrap_or_default(), last_success })
+}
+
+/// A file for the collector, by its name.
+///
+/// # Errors
+/// When the name does not end in `.prom`: node_exporter looks at no other.
+pub fn path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.extension().is_some_and(|extension| extension == "prom") && !text.ends_with('/') {
+        Ok(path)
+    } else {
+        Err("the name must end in .prom, since node_exporter reads no other files".to_owned())
+    }
+}
+
+/// Replaces the file in one step, readable for everyone: whoever reads it sees all of the old one or all of the new one.
+///
+/// # Errors
+/// When the folder is not there or cannot be written to. The old file is as it was then.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // In the same folder, since renaming is one step within a file system only; not `.prom`, which would be read half-written.
+    let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let written = write_draft(&draft, text).and_then(|()| fs::rename(&draft, path));
+    if written.is_err() {
+        // What cannot be removed could not be made either.
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
+    // One that was left by a process of this number was never read by anybody.
+    match fs::remove_file(draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(draft)?;
+    file.write_all(text.as_bytes())?;
+    readable(&file)?;
+    file.sync_all()
+}
+
+/// Whatever the umask says: node_exporter is another user.
+#[cfg(unix)]
+fn readable(file: &fs::File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable(_file: &fs::File) -> io::Result<()> {
+    Ok(())
+}

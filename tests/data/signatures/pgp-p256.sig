@@ -1,0 +1,7 @@
+-----BEGIN PGP SIGNATURE-----
+
+iIcEABMIAC8WIQQ1qXQIkrnxS/V+tHU3r7caspkefQUCZlpkgBEccDI1NkBleGFt
+cGxlLmNvbQAKCRA3r7caspkefdgKAQCvIV0a6NP8xKf2+GjljP9yIk4FLO1DqgfE
+Huh+EFtLAQD9EO4g4gJXEGvnMwynbgRlaO40E+7OpNpUgmaeOetx1eo=
+=h9ld
+-----END PGP SIGNATURE-----

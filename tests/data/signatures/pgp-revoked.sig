@@ -1,0 +1,7 @@
+-----BEGIN PGP SIGNATURE-----
+
+iIoEABYIADIWIQTtXaz1tqcaNoxt+1ed4seElM/YLQUCZlpkgBQccmV2b2tlZEBl
+eGFtcGxlLmNvbQAKCRCd4seElM/YLctLAP9mEGToJrSswnf23/6DeU2dd3ArXZ6q
+HjWW8mZSwdl12gEA9ay2yesjxwzSnOlhkSTTE8ZobqbctrhWrA8LGX/aTAo=
+=1dMx
+-----END PGP SIGNATURE-----
