@@ -1,24 +1,38 @@
-//! `nodecfg diff`: what a sync would do.
+//! `nodecfg diff`: what a change does, to a cluster or between two revisions.
 
 use std::io::Write;
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
+use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::reports::ReportArgs;
-use super::repository_args::RepositoryArgs;
+use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, run};
-use crate::plan::Plan;
-use crate::report::{self, Format, plan_json, plan_markdown, plan_text};
+use crate::desired::{Built, Checks, Draft, Kubelets, build, draft};
+use crate::finding::{Finding, Gate, Severity};
+use crate::kubelet::minor::NEWEST_RELEASED;
+use crate::report::{self, Format, findings, review as shown};
+use crate::repository::{Snapshot, Source};
+use crate::review::{Base, Head, Review, Side, compare, moves, of_plan};
 
-/// Show what a sync would do: which fields change, what that does to running pods, on which nodes, in which order.
+/// Show what a sync or a merge would do: which fields change, what that does to running pods, on which nodes, in which order.
 ///
-/// Changes nothing. With -v each field says why it has its class of risk, and by which source. Ends with exit code 1 when there is something to change.
+/// Changes nothing. With --against it compares two revisions, and asks no cluster unless --kubeconfig or --context names one.
+/// With -v each field says why it has its class of risk, and by which source. Ends with exit code 1 when there is something to
+/// change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     pub(super) repository: RepositoryArgs,
+    /// Compare with this revision of the repository instead of with a cluster. With --kubeconfig or --context, show also what
+    /// that does to the nodes of the cluster.
+    #[arg(long, value_name = "REV")]
+    against: Option<String>,
+    /// Keep markdown on standard output within so many characters, at least 1000, by leaving out details of the pools with the least risk; what
+    /// is left out is said. A comment on GitHub holds 65536.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(shown::LEAST_CHARS..))]
+    max_chars: Option<u32>,
     #[command(flatten)]
     pub(super) reports: ReportArgs,
     #[command(flatten)]
@@ -33,50 +47,165 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg diff                        the commit that is checked out here
+  nodecfg diff                        the commit that is checked out here, and the cluster
   nodecfg diff --rev origin/main      another revision
   nodecfg diff --worktree             uncommitted changes too
-  nodecfg diff -o markdown > diff.md  for a pull request";
+  nodecfg diff --against origin/main  what a merge changes, without a cluster
+  nodecfg diff --against origin/main -o markdown --max-chars 65536
+                                      the same as a comment on a pull request";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    if args.max_chars.is_some() && format != Format::Markdown {
+        return Err(Failure::usage("--max-chars is about markdown alone", "add -o markdown, or leave it out"));
+    }
     create_reports(&args.reports)?;
     let loaded = args.repository.load(terminal).await?;
-    warn(&loaded, verbose, terminal)?;
-    let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
-    let reader = args.binding.bind(reader).await?;
-    let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
-    run::open(&run::scene(&loaded, &namespace, reader.server()), format, None, terminal)?;
-    let Planned { plan, .. } =
-        plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate())).await?;
-    terminal.record.planned(&plan);
-    warn_of_plan(&plan, &loaded, format, verbose, terminal)?;
-    write_plan(&plan, format, &args.reports, verbose, terminal)?;
-    Ok(if plan.has_changes() { Exit::Changes } else { Exit::Done })
+    let base = match &args.against {
+        Some(revision) => Some(Against::load(&args.repository, revision, terminal).await?),
+        None => None,
+    };
+    let review = match &base {
+        Some(base) if !args.cluster.is_named() => args.offline(base, &loaded, format, verbose, terminal)?,
+        base => args.online(base.as_ref(), &loaded, format, verbose, terminal).await?,
+    };
+    write(&review, format, args.max_chars, &args.reports, verbose, terminal)?;
+    Ok(if review.is_changed() { Exit::Changes } else { Exit::Done })
 }
 
-/// The reports of a plan: all that there is for people and for programs.
+impl Args {
+    /// Compares two revisions, and asks the kubelets that the pools declare what they do with the new one.
+    fn offline(
+        &self,
+        base: &Against,
+        loaded: &Loaded,
+        format: Format,
+        verbose: u8,
+        terminal: &mut Terminal,
+    ) -> Result<Review, Failure> {
+        let found = declared(loaded, self.repository.gate())?;
+        let mut review = base.compare(&side(&self.repository, loaded), loaded);
+        if matches!(format, Format::Text | Format::Markdown) {
+            writeln!(terminal.err, "{}\n", shown::opening(&review))?;
+            let told = found.iter().filter(|finding| finding.code != "not-in-git");
+            findings::remarks(&mut terminal.err, &loaded.snapshot, told, verbose > 0, terminal.err_width)?;
+        }
+        review.findings = found.into_iter().filter(|finding| finding.severity != Severity::Note).collect();
+        let undeclared = loaded.desired.pools.values().any(|pool| pool.kubelets.is_empty());
+        review.assumed_version = undeclared.then_some(NEWEST_RELEASED);
+        Ok(review)
+    }
+
+    /// Looks at the cluster, and at the base revision where there is one.
+    async fn online(
+        &self,
+        base: Option<&Against>,
+        loaded: &Loaded,
+        format: Format,
+        verbose: u8,
+        terminal: &mut Terminal,
+    ) -> Result<Review, Failure> {
+        warn(loaded, verbose, terminal)?;
+        let old = base.and_then(|base| base.draft.desired.as_ref());
+        let reader = self.cluster.reader(label_keys_of(old.into_iter().chain([&loaded.desired]))).await?;
+        let reader = self.binding.bind(reader).await?;
+        let namespace = self.cluster.namespace(&loaded.desired, &reader)?;
+        run::open(&run::scene(loaded, &namespace, reader.server()), format, None, terminal)?;
+        let options = self.allowances.options(namespace, self.repository.gate());
+        let Planned { plan, observed, .. } = plan(loaded, &reader, options).await?;
+        terminal.record.planned(&plan);
+        warn_of_plan(&plan, loaded, format, verbose, terminal)?;
+        let to = side(&self.repository, loaded);
+        Ok(match base {
+            None => of_plan(to, &plan),
+            Some(base) => {
+                let moved = old.map(|old| moves(old, &loaded.desired, &observed.nodes)).unwrap_or_default();
+                base.compare(&to, loaded).with_plan(&plan, moved)
+            }
+        })
+    }
+}
+
+/// The revision that is compared with, as far as it can be read.
+struct Against {
+    side: Side,
+    snapshot: Snapshot,
+    draft: Draft,
+}
+
+impl Against {
+    /// Reads it. That it is invalid is no failure: the change under review may be what mends it.
+    async fn load(repository: &RepositoryArgs, revision: &str, terminal: &mut Terminal) -> Result<Self, Failure> {
+        let snapshot = match repository.load_revision(revision, terminal).await {
+            Ok(loaded) => loaded.snapshot,
+            Err(Failure::Invalid { snapshot, .. }) => *snapshot,
+            Err(failure) => return Err(failure),
+        };
+        let draft = draft(&snapshot, repository.gate());
+        Ok(Self { side: side_of(&snapshot, Some(revision.to_owned())), snapshot, draft })
+    }
+
+    fn compare(&self, to: &Side, loaded: &Loaded) -> Review {
+        let Draft { desired, errors } = &self.draft;
+        let base = Base { side: &self.side, desired: desired.as_ref(), snapshot: &self.snapshot, errors };
+        compare(&base, &Head { side: to, desired: &loaded.desired, snapshot: &loaded.snapshot })
+    }
+}
+
+/// What there is to say of a revision for the kubelets that its pools declare, or else the newest.
+fn declared(loaded: &Loaded, gate: Gate) -> Result<Vec<Finding>, Failure> {
+    let checks = Checks { gate, kubelets: Kubelets::Declared(vec![NEWEST_RELEASED]) };
+    let Built { desired, findings, .. } = build(&loaded.snapshot, &checks);
+    match desired {
+        Some(_) => Ok(findings),
+        None => Err(Failure::Invalid { findings, snapshot: Box::new(loaded.snapshot.clone()) }),
+    }
+}
+
+/// What was read, as a reader names it.
+pub(super) fn side(repository: &RepositoryArgs, loaded: &Loaded) -> Side {
+    side_of(&loaded.snapshot, repository.rev.clone())
+}
+
+fn side_of(snapshot: &Snapshot, name: Option<String>) -> Side {
+    match (&snapshot.commit, snapshot.source) {
+        (Some(commit), Source::Commit) => Side::Revision { name, commit: commit.clone() },
+        _ => Side::WorkingTree,
+    }
+}
+
+/// The reports of a review: all that there is for people and for programs.
 pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), Failure> {
     reports.create(|output| output.format().map(drop))
 }
 
-/// Writes a plan in any format, and its reports.
-pub(super) fn write_plan(
-    plan: &Plan,
+/// Writes a review in any format, and its reports. These are whole: `max_chars` is about what goes to standard output.
+pub(super) fn write(
+    review: &Review,
     format: Format,
+    max_chars: Option<u32>,
     reports: &ReportArgs,
     verbose: u8,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
-    reports.each(|output, out| write_one(out, plan, output.format()?, verbose))?;
-    write_one(&mut terminal.out, plan, format, verbose)
+    let max_chars = max_chars.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+    let width = terminal.out_width;
+    reports.each(|output, out| write_one(out, review, output.format()?, None, verbose, findings::WIDTH))?;
+    write_one(&mut terminal.out, review, format, max_chars, verbose, width)
 }
 
-fn write_one(out: &mut dyn Write, plan: &Plan, format: Format, verbose: u8) -> Result<(), Failure> {
+fn write_one(
+    out: &mut dyn Write,
+    review: &Review,
+    format: Format,
+    max_chars: Option<usize>,
+    verbose: u8,
+    width: usize,
+) -> Result<(), Failure> {
     match format {
-        Format::Text => plan_text::write(out, plan, verbose > 0)?,
-        Format::Markdown => plan_markdown::write(out, plan)?,
-        Format::Json => report::json(out, &plan_json::document(plan)?)?,
-        Format::Yaml => report::yaml(out, &plan_json::document(plan)?)?,
+        Format::Text => shown::text(out, review, verbose > 0, width)?,
+        Format::Markdown => shown::markdown(out, review, max_chars)?,
+        Format::Json => report::json(out, &shown::document(review)?)?,
+        Format::Yaml => report::yaml(out, &shown::document(review)?)?,
     }
     Ok(())
 }

@@ -17,7 +17,8 @@ use crate::names::NamespaceName;
 use crate::plan::Plan;
 use crate::report::bars::{Bars, Foot};
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
-use crate::report::{Format, findings, plan_json, plan_text, progress, summary};
+use crate::report::{Format, findings, progress, review as shown, summary};
+use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
 use crate::rollout::{PoolOutcome, StopReason};
@@ -73,6 +74,7 @@ impl Audience {
     /// Shows the plan, and makes ready to show its progress.
     pub(super) fn gather(
         plan: &Plan,
+        review: &Review,
         purpose: Purpose,
         format: Format,
         reports: &ReportArgs,
@@ -83,19 +85,19 @@ impl Audience {
         let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
         for (_, out) in reports.writers()? {
             let mut lines = JsonLines(out);
-            lines.document(start, "planned", plan_json::document(plan)?)?;
+            lines.document(start, "planned", shown::document(review)?)?;
             listeners.push(Box::new(lines));
         }
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
                 let mut lines = JsonLines(terminal.another_out());
-                lines.document(start, "planned", plan_json::document(plan)?)?;
+                lines.document(start, "planned", shown::document(review)?)?;
                 Box::new(lines)
             }
             _ => {
                 match purpose {
-                    Purpose::Verify if verbose == 0 => plan_text::write_awaited(&mut terminal.out, plan)?,
-                    _ => plan_text::write(&mut terminal.out, plan, verbose > 0)?,
+                    Purpose::Verify if verbose == 0 => shown::awaited(&mut terminal.out, plan)?,
+                    _ => shown::text(&mut terminal.out, review, verbose > 0, terminal.out_width)?,
                 }
                 writeln!(terminal.out)?;
                 terminal.out.flush()?;

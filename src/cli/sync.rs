@@ -17,6 +17,7 @@ use crate::cluster::lease::{self, HeldLock, LockOptions};
 use crate::cluster::{ClusterReader, ClusterWriter};
 use crate::plan::Options;
 use crate::report::Format;
+use crate::review::of_plan;
 use crate::rollout::execute::{Rollout, Stop, execute};
 use crate::rollout::machine::Mode;
 use crate::telemetry::spans;
@@ -89,7 +90,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         let planned = plan(&loaded, &reader, options).await?;
         terminal.record.planned(&planned.plan);
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
-        diff::write_plan(&planned.plan, format, &args.reports, verbose, terminal)?;
+        let review = of_plan(diff::side(&args.repository, &loaded), &planned.plan);
+        diff::write(&review, format, None, &args.reports, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
     } else {
@@ -144,7 +146,8 @@ impl Args {
         if plan.has_changes() {
             warn_of_plan(&plan, loaded, format, verbose, terminal)?;
         }
-        let mut audience = Audience::gather(&plan, Purpose::Sync, format, &self.reports, verbose, terminal)?;
+        let review = of_plan(diff::side(&self.repository, loaded), &plan);
+        let mut audience = Audience::gather(&plan, &review, Purpose::Sync, format, &self.reports, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &loaded.desired,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
+use super::diff::side;
 use super::observe::{Allowances, Planned, plan, warn};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
@@ -10,6 +11,7 @@ use super::run::{self, Audience, Purpose};
 use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal};
 use crate::report::Format;
+use crate::review::of_plan;
 use crate::rollout::execute::{self, Rollout};
 use crate::rollout::machine::Mode;
 
@@ -49,7 +51,15 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);
-    let mut audience = Audience::gather(plan, Purpose::Verify, format, &args.reports, verbose, terminal)?;
+    let mut audience = Audience::gather(
+        plan,
+        &of_plan(side(&args.repository, &loaded), plan),
+        Purpose::Verify,
+        format,
+        &args.reports,
+        verbose,
+        terminal,
+    )?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,

@@ -31,6 +31,7 @@ mod problem;
 mod questions;
 mod verdicts;
 mod waves;
+mod why;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -43,7 +44,7 @@ mod verdicts_tests;
 
 pub use check::{Violation, check};
 pub use decide::{Decision, back_patch, is_available};
-pub use disruption::{ChangeSet, ChangedField, Disruption};
+pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, membership};
 pub use problem::Problem;

@@ -46,8 +46,22 @@ fn no_script_has_an_expression_in_it() {
 #[test]
 fn scripts_run_in_the_bash_of_macos() {
     let newer = [
-        "mapfile", "readarray", "declare -A", "local -A", "local -n", "declare -n", "coproc", "wait -n", "|&", "&>>", ",,}",
-        "^^}", "@Q}", "${EPOCHSECONDS", "shopt -s globstar", "printf '%(",
+        "mapfile",
+        "readarray",
+        "declare -A",
+        "local -A",
+        "local -n",
+        "declare -n",
+        "coproc",
+        "wait -n",
+        "|&",
+        "&>>",
+        ",,}",
+        "^^}",
+        "@Q}",
+        "${EPOCHSECONDS",
+        "shopt -s globstar",
+        "printf '%(",
     ];
     for (path, text) in files("action", ".sh") {
         for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
@@ -77,7 +91,8 @@ fn inputs_that_workflows_use_exist() {
         let workflow: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         for job in workflow["jobs"].as_object().unwrap().values() {
             for step in job["steps"].as_array().unwrap() {
-                let ours = step["uses"].as_str().is_some_and(|uses| uses.starts_with("example/nodecfg@") || uses == "./");
+                let ours =
+                    step["uses"].as_str().is_some_and(|uses| uses.starts_with("example/nodecfg@") || uses == "./");
                 if !ours {
                     continue;
                 }

@@ -265,7 +265,11 @@ impl Job {
         }
         let status = bash.status().unwrap();
 
-        assert_eq!(fs::read_to_string(&environment).unwrap(), "", "{name}: a step must not change later ones of the user");
+        assert_eq!(
+            fs::read_to_string(&environment).unwrap(),
+            "",
+            "{name}: a step must not change later ones of the user"
+        );
         let page = fs::read_to_string(&page).unwrap();
         assert!(page.len() <= 1024 * 1024, "{name}: the runner drops a summary of {} bytes", page.len());
         summary.push_str(&page);

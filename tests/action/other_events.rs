@@ -44,7 +44,10 @@ fn findings_are_annotations_from_the_root_of_the_checkout() {
         return;
     }
     let github = Github::start();
-    let invalid = [("fleets/eu/pools/gpu/kubelet.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -5\n")];
+    let invalid = [(
+        "fleets/eu/pools/gpu/kubelet.yaml",
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -5\n",
+    )];
     let workspace = Workspace::of(&[("fleets/eu/pools/gpu/kubelet.yaml", KUBELET)]).merging(&invalid).fetched(2);
     for command in ["validate", "diff"] {
         let job = Job::pull_request("acme/fleet", &workspace, &github).with("command", command);

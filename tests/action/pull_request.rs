@@ -147,7 +147,10 @@ fn a_diff_that_is_too_long_still_is_a_comment() {
         let fields: String = (0..60).map(|field| format!("  x-{index}-{field}: \"{pods}\"\n")).collect();
         (
             format!("pools/pool-{index:03}/kubelet.yaml"),
-            format!("{KUBELET}staticPodURLHeader: {{}}\nevictionHard:\n{}systemReserved:\n{fields}", "  memory.available: 1Gi\n"),
+            format!(
+                "{KUBELET}staticPodURLHeader: {{}}\nevictionHard:\n{}systemReserved:\n{fields}",
+                "  memory.available: 1Gi\n"
+            ),
         )
     };
     let files = |pods| (0..60).map(|index| pool(index, pods)).collect::<Vec<_>>();
@@ -170,17 +173,18 @@ fn what_a_pull_request_says_is_no_command_to_the_runner() {
     if !possible() {
         return;
     }
-    let evil = KUBELET.replace("32", "64") + "clusterDomain: \"x ##[add-mask]maxPods\"\nnodeLeaseDurationSeconds: \"\\n::add-mask::y\"\n";
-    let workspace = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)])
-        .merging(&[("pools/gpu/kubelet.yaml", &evil)])
-        .fetched(2);
+    let evil = KUBELET.replace("32", "64")
+        + "clusterDomain: \"x ##[add-mask]maxPods\"\nnodeLeaseDurationSeconds: \"\\n::add-mask::y\"\n";
+    let workspace =
+        Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]).merging(&[("pools/gpu/kubelet.yaml", &evil)]).fetched(2);
     let github = Github::start();
     for command in ["diff", "validate"] {
         let outcome = Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", command).run();
         let obeyed: Vec<&String> = outcome.commands.iter().filter(|command| command.contains("add-mask]")).collect();
-        let others = outcome.commands.iter().filter(|command| {
-            !["error ", "warning ", "notice "].iter().any(|known| command.starts_with(known))
-        });
+        let others = outcome
+            .commands
+            .iter()
+            .filter(|command| !["error ", "warning ", "notice "].iter().any(|known| command.starts_with(known)));
         assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new(), "{}", outcome.log());
         // Within the text of an annotation it is text.
         assert!(obeyed.iter().all(|command| command.starts_with("error ") || command.starts_with("warning ")));

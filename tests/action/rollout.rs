@@ -105,7 +105,9 @@ fn nodes_that_fail_are_named_in_the_summary() {
         return;
     }
     let (github, cluster, workspace) = (Github::start(), Cluster::start(&["gpu-1=validate-error"]), workspace());
-    let job = Job::push(&workspace, &github).with("command", "sync").with("kubeconfig-path", cluster.path().to_str().unwrap());
+    let job = Job::push(&workspace, &github)
+        .with("command", "sync")
+        .with("kubeconfig-path", cluster.path().to_str().unwrap());
     let outcome = job.run();
     outcome.failed_in("Pass or fail", "exit code 5");
     assert!(outcome.summary.contains("not every node is where it should be"), "{}", outcome.summary);

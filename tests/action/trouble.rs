@@ -63,8 +63,14 @@ fn refusals_are_told_once_with_the_permission_that_is_needed() {
         return;
     }
     let (github, workspace) = (Github::start(), changed());
-    let job = || Job::pull_request("acme/fleet", &workspace, &github).with("command", "diff").variable("NODECFG_ACTION_PAUSE", "0");
-    let later = Answer::of(403, "API rate limit exceeded").header("x-ratelimit-remaining", 0).header("x-ratelimit-reset", u32::MAX);
+    let job = || {
+        Job::pull_request("acme/fleet", &workspace, &github)
+            .with("command", "diff")
+            .variable("NODECFG_ACTION_PAUSE", "0")
+    };
+    let later = Answer::of(403, "API rate limit exceeded")
+        .header("x-ratelimit-remaining", 0)
+        .header("x-ratelimit-reset", u32::MAX);
     for (answer, tries, saying) in [
         (Answer::of(403, "Resource not accessible by integration"), 1, "403"),
         (Answer::of(404, "Not Found"), 1, "404"),
@@ -77,7 +83,10 @@ fn refusals_are_told_once_with_the_permission_that_is_needed() {
         github.world().requests.clear();
         github.world().always = Some(answer.clone());
         let outcome = job().run();
-        outcome.failed_in(COMMENT, saying).failed_in(COMMENT, "pull-requests: write").failed_in(COMMENT, answer.message);
+        outcome
+            .failed_in(COMMENT, saying)
+            .failed_in(COMMENT, "pull-requests: write")
+            .failed_in(COMMENT, answer.message);
         let errors = outcome.commands.iter().filter(|command| command.starts_with("error "));
         assert_eq!(errors.count(), 1, "{:#?}", outcome.commands);
         let posts = github.world().requests.iter().filter(|request| request.starts_with("POST")).count();

@@ -16,5 +16,6 @@ mod repository;
 mod run;
 mod sandbox;
 mod status;
+mod telemetry;
 mod validate;
 mod validate_files;
