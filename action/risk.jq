@@ -1,12 +1,11 @@
-# The pools whose worst change is as bad as $limit or worse, or not known. Needs the report of diff.
+# The pools whose worst change is as bad as $limit or worse, or not known, or refused. Needs the report of diff.
 
 def rank: {none: 0, restart: 1, drain: 2, replace: 3, never: 4}[.] // 5;
 
 [
-  (.plan.pools // .pools // [])[]
-  | . as $pool
-  | (.disruption // .risk // {})
-  | select(.refused or (.unknown // 0) > 0 or (.worst != null and (.worst | rank) >= ($limit | rank)))
-  | "\($pool.name) (\(if .worst then .worst else "not known" end))"
+  (.pools // [])[]
+  | select(.change != "unchanged")
+  | select(.risk.unknown or .risk.refused or (.risk.worst != null and (.risk.worst | rank) >= ($limit | rank)))
+  | "\(.name) (\(.risk.worst // "risk not known"))"
 ]
 | join(", ")

@@ -5,8 +5,16 @@ def code: "<code>" + (gsub("&"; "&amp;") | gsub("<"; "&lt;") | gsub("\\|"; "&#12
 
 def target: .source.configMap.name // "the local configuration";
 
+# How a node ended, or why it was left alone.
+def how: if .end.state == "leftAlone" then .end.why.kind else .end.state end;
+
 # What is worth a row of its own; the others are counted.
-def amiss: .end.state | IN("converged", "leftAlone", "gone") | not;
+def amiss: how | IN("converged", "adopted", "paused", "deleting", "gone") | not;
+
+# Nodes in numbers: `2 converged, 1 paused`.
+def ends:
+  map(how) | group_by(.)
+  | map("\(length) \(.[0] | gsub("(?<upper>[A-Z])"; " \(.upper | ascii_downcase)"))") | join(", ");
 
 def why:
   .end
@@ -25,15 +33,14 @@ def why:
       $started.server | code), exit code \($exit).\n"
   else empty end),
   (if $finished then
-    "| pool | nodes | converged | amiss |", "|---|--:|--:|--:|",
-    ($finished.pools | to_entries[] | "| \(.key | code) | \(.value.nodes | length) | \(
-      [.value.nodes[] | select(.end.state == "converged")] | length) | \([.value.nodes[] | select(amiss)] | length) |"),
+    "| pool | nodes | how they ended |", "|---|--:|---|",
+    ($finished.pools | to_entries[] | "| \(.key | code) | \(.value.nodes | length) | \(.value.nodes | ends) |"),
     "",
     ([$finished.pools | to_entries[] | .key as $pool | .value.nodes[] | select(amiss) | {$pool} + .]
     | if length > 0 then
         "| node | pool | to | state | why |", "|---|---|---|---|---|",
-        (.[0:50][] | "| \(.node | code) | \(.pool | code) | \(.to | target | code) | \(.end.state) | \(why | if . == "" then "" else code end) |"),
+        (.[0:50][] | "| \(.node | code) | \(.pool | code) | \(.to | target | code) | \(how) | \(why | if . == "" then "" else code end) |"),
         (if length > 50 then "", "and \(length - 50) more; the report has them all" else empty end), ""
       else empty end)
   else empty end),
-  (if $planned then "<sub>plan \($planned.plan.id | code)</sub>" else empty end)
+  (if $planned.cluster then "<sub>plan \($planned.cluster.plan | code)</sub>" else empty end)

@@ -74,7 +74,7 @@ fn plan_sync_and_verify_as_on_a_merge() {
     assert_eq!(diff.output("changed"), "true");
     assert!(diff.output("plan-id").starts_with("p1:"), "{}", diff.output("plan-id"));
     let counts: serde_json::Value = serde_json::from_str(diff.output("counts")).unwrap();
-    assert_eq!(counts["assign"], 2, "{counts}");
+    assert_eq!(counts["cluster"]["assign"], 2, "{counts}");
     assert_eq!(diff.output("plan"), plan.to_str().unwrap());
     assert!(diff.left("kubeconfig").is_empty(), "the kubeconfig is still there");
     assert!(diff.left("../kubeconfigs")[0].exists());
