@@ -2,13 +2,15 @@
 
 use std::io::{self, Write as _};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::finding::{Finding, Severity};
 use crate::plan::{Problem, Violation};
-use crate::report::{self, FORMAT_VERSION, Format, findings};
+use crate::report::document::Document;
+use crate::report::error::{ErrorMessage, ErrorReport};
+use crate::report::{self, Format, findings};
 use crate::repository::{RepositoryError, Snapshot};
 use crate::sandbox::SandboxError;
 
@@ -259,22 +261,14 @@ impl Failure {
 
     /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, and `validation` of an invalid repository.
     pub(super) fn document(&self) -> serde_json::Result<Value> {
-        let exit = self.exit();
-        let errors: Vec<_> = self
-            .messages()
-            .into_iter()
-            .map(|message| json!({"code": message.code, "message": message.text, "help": message.help}))
-            .collect();
-        let mut document = json!({
-            "formatVersion": FORMAT_VERSION,
-            "kind": "Error",
-            "exitCode": exit as u8,
-            "errors": errors,
-        });
-        if let (Self::Invalid { findings, snapshot }, Some(fields)) = (self, document.as_object_mut()) {
-            fields.insert("validation".to_owned(), findings::document(snapshot, findings)?);
-        }
-        Ok(document)
+        let errors =
+            self.messages().into_iter().map(|Message { code, text, help }| ErrorMessage { code, message: text, help });
+        let validation = match self {
+            Self::Invalid { findings, snapshot } => Some(findings::by_file(snapshot, findings)),
+            _ => None,
+        };
+        let report = ErrorReport { exit_code: self.exit() as u8, errors: errors.collect(), validation };
+        Document::value(report)
     }
 
     fn write_document(&self, terminal: &mut Terminal, format: Format) -> io::Result<()> {
