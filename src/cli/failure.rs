@@ -3,6 +3,8 @@
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
@@ -226,7 +228,7 @@ impl Failure {
     pub(super) fn report(&self, terminal: &mut Terminal, format: Format) -> Exit {
         let exit = self.exit();
         let written = match format {
-            Format::Json | Format::Yaml => self.write_document(terminal, format, exit),
+            Format::Json | Format::Yaml => self.write_document(terminal, format),
             Format::Text | Format::Markdown => self.write_text(terminal),
         };
         // Where even the report cannot be written, the exit code is all that is left.
@@ -261,7 +263,23 @@ impl Failure {
         terminal.err.flush()
     }
 
-    fn write_document(&self, terminal: &mut Terminal, format: Format, exit: Exit) -> io::Result<()> {
+    /// The findings that it is about, and the texts that they point into.
+    pub(super) fn findings(&self) -> Option<(Vec<&Finding>, &Snapshot)> {
+        match self {
+            Self::Invalid { findings, snapshot } => Some((findings.iter().collect(), snapshot)),
+            Self::Problems { problems, snapshot } => {
+                let refused = problems.iter().filter_map(|problem| match problem {
+                    Problem::Refused { findings, .. } => Some(findings),
+                    _ => None,
+                });
+                Some((refused.flatten().collect(), snapshot))
+            }
+            _ => None,
+        }
+    }
+
+    /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, and `validation` of an invalid repository.
+    pub(super) fn document(&self) -> serde_json::Result<Value> {
         let errors =
             self.messages().into_iter().map(|Message { code, text, help }| ErrorMessage { code, message: text, help });
         let validation = match self {
@@ -272,8 +290,12 @@ impl Failure {
             Self::Stale { differences, .. } => differences.clone(),
             _ => Vec::new(),
         };
-        let report = ErrorReport { exit_code: exit as u8, errors: errors.collect(), validation, differences };
-        let document = Document::value(report)?;
+        let exit_code = self.exit() as u8;
+        Document::value(ErrorReport { exit_code, errors: errors.collect(), validation, differences })
+    }
+
+    fn write_document(&self, terminal: &mut Terminal, format: Format) -> io::Result<()> {
+        let document = self.document()?;
         match format {
             Format::Yaml => report::yaml(&mut terminal.out, &document),
             // One line: where a command writes JSON lines, its error is one of them.

@@ -10,6 +10,7 @@ use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::plan_file::{self, Fixed, Meeting, Reviewed};
+use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Audience, Purpose};
 use super::sandbox::SandboxArgs;
@@ -34,7 +35,9 @@ use crate::telemetry::spans;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    repository: RepositoryArgs,
+    pub(super) repository: RepositoryArgs,
+    #[command(flatten)]
+    pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
     /// Carry out a plan that `nodecfg diff --out FILE` saved: exactly that, or nothing when anything has changed since (exit code 7).
@@ -73,6 +76,9 @@ Examples:
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     if !args.dry_run {
         run::require_stream_format(format)?;
+        run::create_reports(&args.reports)?;
+    } else {
+        diff::create_reports(&args.reports)?;
     }
     let reviewed = args.plan.as_deref().map(Reviewed::read).transpose()?;
     let Fixed { repository, allowances, cluster, binding } = match &reviewed {
@@ -94,7 +100,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = binding.bind(reader).await?;
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;
-    run::open(&run::scene(&loaded, &namespace, server), format, !args.dry_run, terminal)?;
+    run::open(&run::scene(&loaded, &namespace, server), format, (!args.dry_run).then_some(&args.reports), terminal)?;
     let options = allowances.options(namespace, repository.gate());
     if let Some(meeting) = &meeting {
         meeting.in_time(&loaded, &reader, &options).await?;
@@ -107,7 +113,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         terminal.record.planned(&planned.plan);
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
         let review = of_plan(side(&args.repository, &loaded), &planned.plan);
-        diff::write(&review, format, None, verbose, terminal)?;
+        diff::write(&review, format, None, &args.reports, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
     } else {
@@ -179,7 +185,7 @@ impl Args {
             warn_of_plan(&plan, loaded, format, verbose, terminal)?;
         }
         let review = of_plan(side(&self.repository, loaded), &plan);
-        let mut audience = Audience::gather(&plan, &review, Purpose::Sync, format, verbose, terminal)?;
+        let mut audience = Audience::gather(&plan, &review, Purpose::Sync, format, &self.reports, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &loaded.desired,
