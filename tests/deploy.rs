@@ -27,7 +27,9 @@ fn read(path: &str) -> String {
 
 fn documents(text: &str) -> Vec<Value> {
     let documents = text.split("---\n").filter(|text| text.lines().any(|line| !line.starts_with('#')));
-    documents.map(|document| serde_saphyr::from_str(document).unwrap_or_else(|error| panic!("{error}\n{document}"))).collect()
+    documents
+        .map(|document| serde_saphyr::from_str(document).unwrap_or_else(|error| panic!("{error}\n{document}")))
+        .collect()
 }
 
 fn yaml(objects: &[Value]) -> String {
@@ -138,7 +140,10 @@ fn the_pod_may_do_no_more_than_it_must() {
     assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
     assert_eq!(pod["containers"][0]["securityContext"].get("privileged"), None);
     let spec = &job["spec"];
-    assert_eq!((&spec["concurrencyPolicy"], &spec["jobTemplate"]["spec"]["backoffLimit"]), (&json!("Forbid"), &json!(0)));
+    assert_eq!(
+        (&spec["concurrencyPolicy"], &spec["jobTemplate"]["spec"]["backoffLimit"]),
+        (&json!("Forbid"), &json!(0))
+    );
     // The user is the one that the image has; the account has a token nowhere else.
     let user = pod["securityContext"]["runAsUser"].as_u64().unwrap();
     assert!(read("Dockerfile").contains(&format!("USER {user}:{user}")));
@@ -171,7 +176,9 @@ fn the_command_is_one_that_nodecfg_understands() {
     });
     let mut command = Command::new(env!("CARGO_BIN_EXE_nodecfg"));
     command.env_clear().args(arguments);
-    for variable in environment.iter().filter(|variable| variable["value"].is_string() && variable["name"] != "REPOSITORY") {
+    for variable in
+        environment.iter().filter(|variable| variable["value"].is_string() && variable["name"] != "REPOSITORY")
+    {
         command.env(variable["name"].as_str().unwrap(), variable["value"].as_str().unwrap());
     }
     let output = command.output().unwrap();
@@ -211,11 +218,17 @@ fn built(folder: &Path) -> Option<Vec<Value>> {
 }
 
 fn names(objects: &[Value]) -> Vec<String> {
-    let text = |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-").to_owned();
+    let text =
+        |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-").to_owned();
     let mut names: Vec<String> = objects
         .iter()
         .map(|object| {
-            format!("{} {} {}", text(object, "/kind"), text(object, "/metadata/namespace"), text(object, "/metadata/name"))
+            format!(
+                "{} {} {}",
+                text(object, "/kind"),
+                text(object, "/metadata/namespace"),
+                text(object, "/metadata/name")
+            )
         })
         .collect();
     names.sort();

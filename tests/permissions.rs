@@ -269,7 +269,8 @@ impl Place {
             request.extensions_mut().insert(user.clone());
             std::future::ready(request)
         });
-        let serving = serve(embedded.wire().wrap(embedded.api().router().layer(as_user)), Options::default()).await.unwrap();
+        let serving =
+            serve(embedded.wire().wrap(embedded.api().router().layer(as_user)), Options::default()).await.unwrap();
         let home = tempfile::tempdir().unwrap();
         embedded.save_kubeconfig(&serving, &home.path().join("kubeconfig")).unwrap();
         let place = Self { embedded, _serving: serving, home };

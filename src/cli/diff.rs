@@ -80,7 +80,7 @@ impl Args {
         let mut review = base.compare(&side(&self.repository, loaded), loaded);
         if matches!(format, Format::Text | Format::Markdown) {
             writeln!(terminal.err, "{}\n", shown::opening(&review))?;
-            let told = found.iter().filter(|finding| finding.code != "not-in-git");
+            let told = found.iter().filter(|finding| !matches!(finding.code, "not-in-git" | "verified-commit"));
             findings::remarks(&mut terminal.err, &loaded.snapshot, told, verbose > 0, terminal.err_width)?;
         }
         review.findings = found.into_iter().filter(|finding| finding.severity != Severity::Note).collect();
@@ -162,7 +162,9 @@ pub(super) fn side(repository: &RepositoryArgs, loaded: &Loaded) -> Side {
 
 fn side_of(snapshot: &Snapshot, name: Option<String>) -> Side {
     match (&snapshot.commit, snapshot.source) {
-        (Some(commit), Source::Commit) => Side::Revision { name, commit: commit.clone() },
+        (Some(commit), Source::Commit) => {
+            Side::Revision { name, commit: commit.clone(), signer: snapshot.signer.clone() }
+        }
         _ => Side::WorkingTree,
     }
 }

@@ -97,7 +97,9 @@ async fn an_unknown_context_lists_those_that_exist() {
 async fn an_empty_file_is_called_empty() {
     let directory = tempfile::tempdir().expect("a directory");
     // As the file of a Secret without a value, printed with or without a line's end, or made by `kubectl config view`.
-    for nothing in ["", "\n", " \n\n", "---\n", "apiVersion: v1\nkind: Config\nclusters: null\ncontexts: null\nusers: null\n"] {
+    for nothing in
+        ["", "\n", " \n\n", "---\n", "apiVersion: v1\nkind: Config\nclusters: null\ncontexts: null\nusers: null\n"]
+    {
         let path = write(&directory, "empty", nothing);
         let error = connect(&options(&path, None), &environment()).await.expect_err(nothing);
         assert_eq!(error.to_string(), format!("kubeconfig {} (--kubeconfig) is empty", path.display()), "{nothing:?}");
