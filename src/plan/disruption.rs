@@ -20,7 +20,7 @@ use crate::names::PoolName;
 use crate::observed::Node;
 
 /// The fields that change for the nodes that leave one configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeSet {
     /// What they run now; unset: the local configuration, whose content is not known.
@@ -34,7 +34,7 @@ pub struct ChangeSet {
 }
 
 /// A field that changes, and what that does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedField {
     /// The change.
@@ -46,7 +46,7 @@ pub struct ChangedField {
 }
 
 /// What all transitions of a pool together do to pods that run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Disruption {
     /// The worst class of a field that changes; unset when no such change is known.

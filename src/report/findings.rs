@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
-use super::{FORMAT_VERSION, count};
 use crate::finding::{Finding, Place, Severity};
 use crate::kubelet::Minor;
 use crate::kubelet::rules::{self, RuleStage};
@@ -286,30 +286,45 @@ pub fn message(out: &mut dyn Write, text: &str, help: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The findings by file: `{formatVersion, kind, valid, files: [{file, findings}], findings}`, where the last list has those
-/// that belong to no file.
-///
-/// # Errors
-/// When they cannot be serialised, which would be a bug.
-pub fn document(snapshot: &Snapshot, findings: &[Finding]) -> Result<Value, serde_json::Error> {
-    let mut files: BTreeMap<&str, Vec<Value>> = snapshot.files.keys().map(|file| (file.as_str(), Vec::new())).collect();
+/// The findings of a repository by file.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ByFile<'a> {
+    /// Whether no finding is an error.
+    pub valid: bool,
+    /// Every file of the repository, by path.
+    pub files: Vec<OfFile<'a>>,
+    /// Findings that belong to no file.
+    pub findings: Vec<&'a Finding>,
+}
+
+/// The findings of a file.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfFile<'a> {
+    /// Its path in the repository.
+    pub file: &'a str,
+    /// What is wrong with it or worth knowing.
+    pub findings: Vec<&'a Finding>,
+}
+
+/// The findings by file.
+#[must_use]
+pub fn by_file<'a>(snapshot: &'a Snapshot, findings: &'a [Finding]) -> ByFile<'a> {
+    let mut files: BTreeMap<&str, Vec<&Finding>> =
+        snapshot.files.keys().map(|file| (file.as_str(), Vec::new())).collect();
     let mut others = Vec::new();
     for finding in findings {
-        let value = serde_json::to_value(finding)?;
         match &finding.place {
-            Some(place) => files.entry(&place.file).or_default().push(value),
-            None => others.push(value),
+            Some(place) => files.entry(&place.file).or_default().push(finding),
+            None => others.push(finding),
         }
     }
-    let files: Vec<Value> =
-        files.into_iter().map(|(file, findings)| json!({"file": file, "findings": findings})).collect();
-    Ok(json!({
-        "formatVersion": FORMAT_VERSION,
-        "kind": "Validation",
-        "valid": !crate::finding::any_error(findings),
-        "files": files,
-        "findings": others,
-    }))
+    ByFile {
+        valid: !crate::finding::any_error(findings),
+        files: files.into_iter().map(|(file, findings)| OfFile { file, findings }).collect(),
+        findings: others,
+    }
 }
 
 /// A finding as a row of a markdown table: severity, where, what, way out.

@@ -30,7 +30,7 @@ pub use refusals::Refusals;
 pub(crate) use startup::memory_manager;
 
 /// How far a kubelet gets with a configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// It cannot decode the file.
