@@ -131,7 +131,9 @@ async fn the_readmes_roles_are_enough_and_no_more() {
         .collect();
     // A Node is read again only when somebody else changed it between plan and patch.
     let seldom = ("get".to_owned(), "nodes".to_owned(), String::new());
-    let unused: Vec<&Grant> = granted.difference(&used).filter(|grant| **grant != seldom).collect();
+    let for_saved_plans = |(verb, resource, _): &Grant| FOR_SAVED_PLANS.contains(&(verb.as_str(), resource.as_str()));
+    let unused: Vec<&Grant> =
+        granted.difference(&used).filter(|grant| **grant != seldom && !for_saved_plans(grant)).collect();
     assert!(unused.is_empty(), "the README's roles allow more than is used: {unused:?}, used: {used:?}");
 
     kubelets.stop().await;

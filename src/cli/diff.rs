@@ -1,16 +1,15 @@
 //! `nodecfg diff`: what a change does, to a cluster or between two revisions.
 
+use super::against::{Against, declared, side};
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, run};
-use crate::desired::{Built, Checks, Draft, Kubelets, build, draft};
-use crate::finding::{Finding, Gate, Severity};
+use crate::finding::Severity;
 use crate::kubelet::minor::NEWEST_RELEASED;
 use crate::report::{self, Format, findings, review as shown};
-use crate::repository::{Snapshot, Source};
-use crate::review::{Base, Head, Review, Side, compare, moves, of_plan};
+use crate::review::{Review, moves, of_plan};
 
 /// Show what a sync or a merge would do: which fields change, what that does to running pods, on which nodes, in which order.
 ///
@@ -26,7 +25,7 @@ pub(super) struct Args {
     /// that does to the nodes of the cluster.
     #[arg(long, value_name = "REV")]
     against: Option<String>,
-    /// Keep markdown within so many characters, at least 1000, by leaving out details of the pools with the least risk; what
+    /// Keep markdown within so many characters, at least 2000, by leaving out details of the pools with the least risk; what
     /// is left out is said. A comment on GitHub holds 65536.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(shown::LEAST_CHARS..))]
     max_chars: Option<u32>,
@@ -99,7 +98,7 @@ impl Args {
         terminal: &mut Terminal,
     ) -> Result<Review, Failure> {
         warn(loaded, verbose, terminal)?;
-        let old = base.and_then(|base| base.draft.desired.as_ref());
+        let old = base.and_then(|base| base.desired());
         let reader = self.cluster.reader(label_keys_of(old.into_iter().chain([&loaded.desired]))).await?;
         let reader = self.binding.bind(reader).await?;
         let namespace = self.cluster.namespace(&loaded.desired, &reader)?;
@@ -116,54 +115,6 @@ impl Args {
                 base.compare(&to, loaded).with_plan(&plan, moved)
             }
         })
-    }
-}
-
-/// The revision that is compared with, as far as it can be read.
-struct Against {
-    side: Side,
-    snapshot: Snapshot,
-    draft: Draft,
-}
-
-impl Against {
-    /// Reads it. That it is invalid is no failure: the change under review may be what mends it.
-    async fn load(repository: &RepositoryArgs, revision: &str, terminal: &mut Terminal) -> Result<Self, Failure> {
-        let snapshot = match repository.load_revision(revision, terminal).await {
-            Ok(loaded) => loaded.snapshot,
-            Err(Failure::Invalid { snapshot, .. }) => *snapshot,
-            Err(failure) => return Err(failure),
-        };
-        let draft = draft(&snapshot, repository.gate());
-        Ok(Self { side: side_of(&snapshot, Some(revision.to_owned())), snapshot, draft })
-    }
-
-    fn compare(&self, to: &Side, loaded: &Loaded) -> Review {
-        let Draft { desired, errors } = &self.draft;
-        let base = Base { side: &self.side, desired: desired.as_ref(), snapshot: &self.snapshot, errors };
-        compare(&base, &Head { side: to, desired: &loaded.desired, snapshot: &loaded.snapshot })
-    }
-}
-
-/// What there is to say of a revision for the kubelets that its pools declare, or else the newest.
-fn declared(loaded: &Loaded, gate: Gate) -> Result<Vec<Finding>, Failure> {
-    let checks = Checks { gate, kubelets: Kubelets::Declared(vec![NEWEST_RELEASED]) };
-    let Built { desired, findings, .. } = build(&loaded.snapshot, &checks);
-    match desired {
-        Some(_) => Ok(findings),
-        None => Err(Failure::Invalid { findings, snapshot: Box::new(loaded.snapshot.clone()) }),
-    }
-}
-
-/// What was read, as a reader names it.
-pub(super) fn side(repository: &RepositoryArgs, loaded: &Loaded) -> Side {
-    side_of(&loaded.snapshot, repository.rev.clone())
-}
-
-fn side_of(snapshot: &Snapshot, name: Option<String>) -> Side {
-    match (&snapshot.commit, snapshot.source) {
-        (Some(commit), Source::Commit) => Side::Revision { name, commit: commit.clone() },
-        _ => Side::WorkingTree,
     }
 }
 

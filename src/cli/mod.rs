@@ -10,6 +10,7 @@ use std::process::{ExitCode, Termination as _};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod actions;
+mod against;
 mod agent;
 mod cluster_args;
 mod completions;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
-use super::diff::side;
 use super::observe::{Allowances, Planned, plan, warn};
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Audience, Purpose};
@@ -47,14 +47,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);
-    let mut audience = Audience::gather(
-        plan,
-        &of_plan(side(&args.repository, &loaded), plan),
-        Purpose::Verify,
-        format,
-        verbose,
-        terminal,
-    )?;
+    let review = of_plan(side(&args.repository, &loaded), plan);
+    let mut audience = Audience::gather(plan, &review, Purpose::Verify, format, verbose, terminal)?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,

@@ -15,6 +15,8 @@ mod program;
 mod repository;
 mod run;
 mod sandbox;
+mod secrets;
+mod signed;
 mod status;
 mod telemetry;
 mod validate;

@@ -11,6 +11,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
+use nodecfg::sandbox::face::serve;
 use nodecfg::telemetry::textfile;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -240,6 +241,36 @@ fn a_collector_sees_spans_and_metrics_of_a_sync() {
     assert_eq!(sent.metrics["nodecfg.run.exit_code{}"], 5.0, "{:?}", sent.metrics);
     assert_eq!(sent.metrics["nodecfg.nodes{pool=gpu,state=failed}"], 1.0);
     assert!(sent.metrics.contains_key("nodecfg.run.duration{}"));
+}
+
+#[test]
+fn a_collector_behind_tls_is_asked_for_its_certificate() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 1, &[]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let sent = Arc::new(Mutex::new(Sent::default()));
+    let router = Router::new().fallback(take).with_state((Arc::clone(&sent), StatusCode::OK));
+    let serving = runtime.block_on(serve::serve(router, serve::Options::default())).unwrap();
+    let authority = folder.path().join(".git/authority.pem");
+    std::fs::write(&authority, serving.ca_pem()).unwrap();
+    let run = |trusted: Option<&Path>| {
+        let mut command = cluster.command(folder.path(), "diff");
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", serving.url());
+        if let Some(authority) = trusted {
+            command.env("SSL_CERT_FILE", authority);
+        }
+        Run::of(command)
+    };
+    let run_trusted = run(Some(&authority));
+    assert_eq!(run_trusted.exit, 1);
+    assert!(!run_trusted.err.contains("OpenTelemetry"), "{}", run_trusted.err);
+    assert_eq!(std::mem::take(&mut *sent.lock().unwrap()).requests.len(), 2);
+    // Of an authority that nobody here knows.
+    let run_untrusted = run(None);
+    assert_eq!((run_untrusted.exit, &run_untrusted.out), (1, &run_trusted.out));
+    assert_eq!(run_untrusted.err.matches("could not be sent").count(), 2, "{}", run_untrusted.err);
+    assert!(run_untrusted.err.contains("certificate"), "{}", run_untrusted.err);
+    assert!(sent.lock().unwrap().requests.is_empty());
 }
 
 #[test]

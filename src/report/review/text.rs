@@ -80,7 +80,7 @@ pub fn write(out: &mut dyn Write, review: &Review, all: bool, width: usize) -> i
     }
     write_settled(&mut page, &settled)?;
     nodes::write_cluster(&mut page, review)?;
-    writeln!(page.out, "{}", totals(review))
+    write_totals(&mut page, review)
 }
 
 /// Writes which nodes are waited for, for those who will change nothing.
@@ -136,12 +136,14 @@ fn write_settled(page: &mut Page<'_>, pools: &[&PoolReview]) -> io::Result<()> {
     if pools.is_empty() { Ok(()) } else { writeln!(page.out) }
 }
 
-/// The last line: what would be done, in numbers.
-fn totals(review: &Review) -> String {
-    let what = if review.is_changed() { "Changes:" } else { "No changes:" };
+/// The last line: what the change does, in numbers.
+fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     let Some(cluster) = &review.cluster else {
-        let verdict = words::verdict(review);
-        return format!("{} {verdict}", heading(if review.is_changed() { "This" } else { "This" }));
+        if review.nodes_may_move {
+            page.prose(0, "Nodes may come to another pool by this; which ones shows in a cluster alone.", dim)?;
+            writeln!(page.out)?;
+        }
+        return page.prose(0, &format!("This {}.", words::verdict(review)), |line| heading(line));
     };
     let counts = cluster.counts;
     let mut parts = Vec::new();
@@ -170,10 +172,14 @@ fn totals(review: &Review) -> String {
     if counts.unpooled > 0 {
         parts.push(format!("{} in no pool", counts.unpooled));
     }
-    let what = if cluster.changed { "Plan:" } else { what };
+    let what = match (cluster.changed, review.is_changed()) {
+        (true, _) => "Plan:",
+        (false, true) => "No changes of nodes:",
+        (false, false) => "No changes:",
+    };
     // Enough of the plan's name to tell it from any other that one is likely to see.
     let id: String = cluster.plan.to_string().chars().take("p1:0123456789ab".len()).collect();
-    format!("{} {} {}", heading(what), parts.join(", "), quiet(format!("({id})")))
+    writeln!(page.out, "{} {} {}", heading(what), parts.join(", "), quiet(format!("({id})")))
 }
 
 fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool) -> io::Result<()> {

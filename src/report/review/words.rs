@@ -52,20 +52,15 @@ pub(super) fn verdict(review: &Review) -> String {
     if !review.is_changed() {
         return nothing(review);
     }
-    let mut parts = Vec::new();
     let touching = counts.changed - counts.settings_only;
-    let pools = |number: usize| format!("{number} of {}", count(counts.pools, "pool"));
-    if touching > 0 {
-        let nodes = cluster.map_or_else(String::new, |cluster| format!(", {}", count(cluster.counts.assign, "node")));
-        parts.push(format!("changes {}{nodes}", pools(touching)));
-    }
-    if counts.settings_only > 0 {
-        parts.push(format!("changes only settings of {}", pools(counts.settings_only)));
-    }
-    if parts.is_empty() {
-        parts.push("changes settings of the fleet".to_owned());
-    }
-    let mut text = parts.join(" and ");
+    let nodes = cluster.map_or_else(String::new, |cluster| format!(", {}", count(cluster.counts.assign, "node")));
+    let pools = count(counts.pools, "pool");
+    let mut text = match (touching, counts.settings_only) {
+        (0, 0) => "changes settings of the fleet".to_owned(),
+        (0, only) => format!("changes settings of {only} of {pools}, and on no node what it runs"),
+        (some, 0) => format!("changes {some} of {pools}{nodes}"),
+        (some, only) => format!("changes {some} of {pools}{nodes}, and only settings of {only} more"),
+    };
     match review.worst() {
         Some(class) => text.push_str(&format!("; the worst is {class}: it {}", class.means())),
         None if review.pools.iter().any(|pool| pool.risk.unknown) => text.push_str("; its risk is not known"),
@@ -191,12 +186,6 @@ pub(super) fn class(risk: Option<&Risk>) -> &'static str {
 /// Why a field has its class, and who says so.
 pub(super) fn why_and_source(risk: &Risk) -> String {
     if risk.source.is_empty() { risk.why.clone() } else { format!("{} [{}]", risk.why, risk.source) }
-}
-
-/// The fields of a pool that are beyond what it allows, each with its worst risk, by path.
-pub(super) fn refused_fields(pool: &PoolReview) -> BTreeMap<&str, &Risk> {
-    let Some(refusal) = &pool.risk.refused else { return BTreeMap::new() };
-    risks(pool, |class| class > refusal.allowed)
 }
 
 /// Each field with its worst risk, of those classes that are asked for, by path.
