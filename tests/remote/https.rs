@@ -203,6 +203,9 @@ fn an_address_with_a_secret_or_without_encryption_is_refused() {
     let run = site.read("https://me:hunter2@127.0.0.1/fleet.git", None);
     run.refuses(&["a password or a token in it", "NODECFG_GIT_TOKEN"]);
     assert!(!format!("{run:?}").contains("hunter2"));
+    // A file that is missing is no host, whatever is in its name.
+    let run = site.run(&["validate", "127.0.0.1:pools/x.yaml"]);
+    assert!(run.exit == 3 && run.out.contains("cannot be read"), "{run:?}");
     site.read("http://127.0.0.1/fleet.git", None).refuses(&["http:// is not supported"]);
     std::fs::write(site.path("home/.gitconfig"), "[url \"http://127.0.0.1/\"]\n\tinsteadOf = https://example.com/\n")
         .unwrap();
