@@ -180,7 +180,8 @@ fn a_server_that_hangs_is_given_up_on() {
 #[test]
 fn a_signal_ends_a_fetch() {
     use std::io::BufRead as _;
-    let (site, server) = served(Door::Hang);
+    let (mut site, server) = served(Door::Hang);
+    site.set("NODECFG_GIT_TOKEN", TOKEN);
     let mut child = site.command(&["diff", "-v", &server.url]).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
