@@ -16,7 +16,7 @@ use crate::kubelet::minor::NEWEST_RELEASED;
 use crate::report::findings::{Texts, WIDTH};
 use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
 use crate::repository::signature::Signers;
-use crate::repository::{Snapshot, SnapshotFile, read_file};
+use crate::repository::{Snapshot, SnapshotFile, is_candidate, read_file};
 
 /// Check repositories and KubeletConfiguration files, and report everything that is wrong with them.
 ///
@@ -81,9 +81,11 @@ pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut T
         annotated: actions::are_here().then_some(location),
         signers: args.signers.read()?,
     };
-    for target in &targets {
+    for (index, target) in targets.iter().enumerate() {
         let which = Which { signers: run.signers.clone(), ..args.which(target) };
-        if target != Path::new("-") && (target.is_dir() || (!target.exists() && which.remote()?.is_some())) {
+        // What a list names, or what is called like a configuration, is a file even where it is missing.
+        let named = index < args.paths.len() && !is_candidate(&target.to_string_lossy()) && !target.exists();
+        if target != Path::new("-") && (target.is_dir() || (named && which.remote()?.is_some())) {
             run.repository(which, terminal).await?;
         } else if args.worktree || args.rev.is_some() || args.signers.are_given() {
             return Err(Failure::usage(
