@@ -104,9 +104,15 @@ async fn the_readmes_roles_are_enough_and_no_more() {
         .save(&kubeconfig)
         .unwrap();
 
+    let plan = home.path().join("plan.json");
     for (command, exit) in [("diff", 1), ("sync", 0), ("verify", 0), ("status", 0), ("diff", 0)] {
         let mut nodecfg = Command::new(env!("CARGO_BIN_EXE_nodecfg"));
         nodecfg.arg(command).arg("--kubeconfig").arg(&kubeconfig);
+        match command {
+            "diff" => drop(nodecfg.arg("--out").arg(&plan)),
+            "sync" => drop(nodecfg.arg("--plan").arg(&plan)),
+            _ => {}
+        }
         if command != "status" {
             nodecfg.arg("--worktree").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/zero-config"));
         }

@@ -6,8 +6,8 @@ use crate::desired::{Desired, PoolTarget};
 use crate::names::CommitId;
 use crate::observed::{Node, Readiness};
 use crate::plan::fixtures::{
-    canary, desired, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
-    with_config_map,
+    canary, desired, fetched, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
+    source, with_config_map,
 };
 use crate::plan::make;
 
@@ -68,6 +68,14 @@ impl World {
         self.observed.nodes.insert(node.name.clone(), node);
     }
 
+    /// The ConfigMap of the target comes to be, and is read.
+    fn make_config_map(&mut self) {
+        let rendered = rendered("a", 64);
+        with_config_map(&mut self.observed, "a", &rendered);
+        let read = fetched(&rendered.source(&self.options.namespace), &rendered.canonical, true);
+        self.observed.contents.extend([read]);
+    }
+
     fn target(&self) -> ConfigSource {
         rendered("a", 64).source(&self.options.namespace)
     }
@@ -104,7 +112,7 @@ fn weather_is_no_difference() {
     awaited.status.active = None;
     world.add(awaited);
     world.add(on(node("n6", "a"), &source("somebody-elses")));
-    with_config_map(&mut world.observed, "a", &rendered("a", 64));
+    world.make_config_map();
     let found = world.after(|now| {
         now.node("n1").ready = Readiness::NotReady;
         // It has converged.
@@ -233,7 +241,7 @@ fn a_budget_in_percent_follows_the_pool() {
     let found = world.after(|now| {
         // They need nothing, and count.
         let target = now.target();
-        with_config_map(&mut now.observed, "a", &rendered("a", 64));
+        now.make_config_map();
         for name in ["m1", "m2"] {
             now.add(on(node(name, "a"), &target));
         }
@@ -274,7 +282,7 @@ fn nodes_come_go_and_change() {
 
     let found = world().after(|now| {
         let target = now.target();
-        with_config_map(&mut now.observed, "a", &rendered("a", 64));
+        now.make_config_map();
         now.add(on(node("n1", "a"), &target));
     });
     assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Code::ConfigMapExists, Code::NodeArrived]);
@@ -307,14 +315,17 @@ fn a_node_that_changes_its_pool_is_told_once() {
 
 #[test]
 fn config_maps_come_and_go() {
-    let found = world().after(|now| with_config_map(&mut now.observed, "a", &rendered("a", 64)));
+    let found = world().after(|now| now.make_config_map());
     let name = rendered("a", 64).config_map;
     let words = format!("ConfigMap kube-system/{name}, which was to be created, is there already");
     assert_eq!(found, one(Code::ConfigMapExists, &words));
 
     let mut world = world();
-    with_config_map(&mut world.observed, "a", &rendered("a", 64));
-    let found = world.after(|now| now.observed.config_maps.retain(|key, _| key.name != name));
+    world.make_config_map();
+    let found = world.after(|now| {
+        now.observed.config_maps.retain(|key, _| key.name != name);
+        now.observed.contents.retain(|key, _| key.name != name);
+    });
     let words = format!("ConfigMap kube-system/{name} was there, and is gone: it would have to be created");
     assert_eq!(found, one(Code::ConfigMapMissing, &words));
 }
@@ -353,7 +364,7 @@ fn another_nodecfg_is_told_when_it_renders_otherwise() {
 fn what_a_failed_run_left_is_noticed() {
     let found = world().after(|now| {
         let target = now.target();
-        with_config_map(&mut now.observed, "a", &rendered("a", 64));
+        now.make_config_map();
         now.add(on(node("n1", "a"), &target));
         now.add(refusing(node("n2", "a"), &target, crate::contract::error_text::VALIDATE));
     });
