@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::kubelet::Minor;
 
 /// How serious a finding is. Only errors stop a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The repository cannot be used as it is.
@@ -35,10 +35,11 @@ impl fmt::Display for Severity {
 
 /// A stretch of one file of the snapshot. Lines and columns count from 1, columns in characters; `offset` and `len`
 /// count bytes of the text as it was read (after a byte order mark and with line ends as `\n`).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 pub struct Place {
     /// Path from the snapshot's root, with `/` on every platform.
     #[serde(serialize_with = "shared_text")]
+    #[schemars(with = "String")]
     pub file: Arc<str>,
     /// First byte.
     #[serde(skip)]
@@ -57,13 +58,17 @@ fn shared_text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S
     serializer.serialize_str(text)
 }
 
+/// A place that belongs to a finding.
+#[derive(Serialize, schemars::JsonSchema)]
+struct Related<'a> {
+    /// The place.
+    place: &'a Place,
+    /// What is there, in a few words.
+    label: &'a str,
+}
+
 /// Writes each related place as `{place, label}`, in the words that the finding itself uses.
 fn related<S: serde::Serializer>(related: &[(Place, String)], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Related<'a> {
-        place: &'a Place,
-        label: &'a str,
-    }
     serializer.collect_seq(related.iter().map(|(place, label)| Related { place, label }))
 }
 
@@ -83,7 +88,7 @@ impl fmt::Display for Place {
 }
 
 /// One thing that is wrong or worth knowing about the repository.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// How serious it is.
@@ -106,6 +111,7 @@ pub struct Finding {
     pub label: String,
     /// Other places that belong to it, each with a few words: the first of two duplicates, say.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "related")]
+    #[schemars(with = "Vec<Related<'static>>")]
     pub related: Vec<(Place, String)>,
     /// The way out.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,7 +20,7 @@ use crate::contract::{ConfigSource, error_text};
 use crate::observed::{Node, Readiness};
 
 /// What a node shall run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Target {
     /// The configuration it was provisioned with: no `configSource`.
@@ -60,7 +60,7 @@ impl fmt::Display for Target {
 }
 
 /// How far a node is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "state", content = "reason")]
 pub enum Verdict {
     /// It runs its target, and says so.
@@ -72,7 +72,7 @@ pub enum Verdict {
 }
 
 /// What a node is waited for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Waiting {
     /// `spec.configSource` asks for something else.
@@ -103,7 +103,7 @@ impl fmt::Display for Waiting {
 }
 
 /// Why a node will not converge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Failure {
     /// The node took the assignment and reports this error against it.

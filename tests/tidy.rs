@@ -41,6 +41,9 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 10] = [
             "src/observed",
             "src/plan",
             "src/rollout",
+            "src/telemetry/facts.rs",
+            "src/telemetry/metrics.rs",
+            "src/telemetry/settings.rs",
         ],
         &[
             "kube::",

@@ -130,7 +130,7 @@ pub struct Health {
 }
 
 /// How the API server sees the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeHealth {
     /// Its condition Ready.

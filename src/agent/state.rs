@@ -21,7 +21,7 @@ pub struct Ledger {
 }
 
 /// What the kubelet's format has no place for.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Beyond {
     /// What is under way.
@@ -54,7 +54,7 @@ pub struct Beyond {
 }
 
 /// What is under way.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Phase {
     /// Nothing.
@@ -73,7 +73,7 @@ pub enum Phase {
 }
 
 /// A kubelet that was restarted and is watched.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Trial {
     /// When it was restarted.
@@ -93,7 +93,7 @@ pub struct Trial {
 }
 
 /// Why the kubelet is not on what is assigned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
     /// What failed.
@@ -108,7 +108,7 @@ pub struct Failure {
 }
 
 /// What failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum FailureKind {
     /// The content is not there or cannot be decoded.

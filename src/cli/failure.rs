@@ -2,13 +2,13 @@
 
 use std::io::{self, Write as _};
 
-use serde_json::json;
-
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::finding::{Finding, Severity};
 use crate::plan::{Problem, Violation};
-use crate::report::{self, FORMAT_VERSION, Format, findings};
+use crate::report::document::Document;
+use crate::report::error::{ErrorMessage, ErrorReport};
+use crate::report::{self, Format, findings};
 use crate::repository::{RepositoryError, Snapshot};
 use crate::sandbox::SandboxError;
 
@@ -243,20 +243,14 @@ impl Failure {
     }
 
     fn write_document(&self, terminal: &mut Terminal, format: Format, exit: Exit) -> io::Result<()> {
-        let errors: Vec<_> = self
-            .messages()
-            .into_iter()
-            .map(|message| json!({"code": message.code, "message": message.text, "help": message.help}))
-            .collect();
-        let mut document = json!({
-            "formatVersion": FORMAT_VERSION,
-            "kind": "Error",
-            "exitCode": exit as u8,
-            "errors": errors,
-        });
-        if let (Self::Invalid { findings, snapshot }, Some(fields)) = (self, document.as_object_mut()) {
-            fields.insert("validation".to_owned(), findings::document(snapshot, findings)?);
-        }
+        let errors =
+            self.messages().into_iter().map(|Message { code, text, help }| ErrorMessage { code, message: text, help });
+        let validation = match self {
+            Self::Invalid { findings, snapshot } => Some(findings::by_file(snapshot, findings)),
+            _ => None,
+        };
+        let report = ErrorReport { exit_code: exit as u8, errors: errors.collect(), validation };
+        let document = Document::value(report)?;
         match format {
             Format::Yaml => report::yaml(&mut terminal.out, &document),
             // One line: where a command writes JSON lines, its error is one of them.

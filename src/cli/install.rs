@@ -10,7 +10,9 @@ use crate::cluster::apply::{Applier, Target};
 use crate::cluster::{ClusterReader, LabelKeys};
 use crate::install::{self, AGENT_NAMESPACE, Agent, DaemonSet, Host, Installation, LISTEN, NAMESPACE};
 use crate::names::NamespaceName;
-use crate::report::{self, FORMAT_VERSION, Format, findings};
+use crate::report::document::Document;
+use crate::report::installation::{Application, Applied, Installed};
+use crate::report::{self, Format, findings};
 
 /// Install NodeConfigs on a cluster, and the node agents.
 ///
@@ -197,13 +199,11 @@ async fn apply(
             "after an upgrade of the cluster, run nodecfg install again",
         )?;
     }
-    let entry = |target: &Target, result: &str| json!({"resource": target.resource(), "namespace": target.namespace(), "name": target.name(), "result": result});
-    let all: Vec<Value> = applied
-        .iter()
-        .map(|target| entry(target, "serverside-applied"))
-        .chain(skipped.iter().map(|target| entry(target, "skipped")))
-        .collect();
-    let document = json!({"formatVersion": FORMAT_VERSION, "kind": "Installation", "objects": all});
+    let applied = applied.iter().map(|target| (target, Application::ServersideApplied));
+    let objects = applied.chain(skipped.iter().map(|target| (target, Application::Skipped))).map(|(target, result)| {
+        Applied { resource: target.resource(), namespace: target.namespace(), name: target.name(), result }
+    });
+    let document = Document::value(Installed { objects: objects.collect() })?;
     match format {
         Format::Json => report::json(&mut terminal.out, &document)?,
         Format::Yaml => report::yaml(&mut terminal.out, &document)?,

@@ -1,10 +1,10 @@
 //! What `sync` and `verify` share while they run: who is told, how they are stopped, and what the end means.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -14,8 +14,10 @@ use crate::clock;
 use crate::names::NamespaceName;
 use crate::plan::Plan;
 use crate::report::bars::{Bars, Foot};
+use crate::report::document::Document;
+use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
-use crate::report::{Format, findings, progress, review as shown, summary};
+use crate::report::{Format, findings, outcome, progress, review as shown, summary};
 use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
@@ -113,15 +115,12 @@ impl Audience {
         let seconds = now.duration_since(self.start).as_secs_f64();
         match self.format {
             Format::Json => {
-                let mut document = summary::document(&execution.outcome)?;
-                if let Some(fields) = document.as_object_mut() {
-                    fields.insert("seconds".to_owned(), json!(seconds));
-                    fields.insert("exitCode".to_owned(), json!(exit as u8));
-                    if let Some(error) = &execution.error {
-                        let error = json!({"code": error.code(), "message": error.to_string(), "help": error.help()});
-                        fields.insert("error".to_owned(), error);
-                    }
-                }
+                let error = execution.error.as_ref().map(|error| ErrorMessage {
+                    code: error.code().to_owned(),
+                    message: error.to_string(),
+                    help: error.help(),
+                });
+                let document = Document::value(outcome::ended(&execution.outcome, seconds, exit as u8, error))?;
                 JsonLines(&mut terminal.out).document(now, "finished", document)?;
             }
             _ => {
@@ -165,6 +164,25 @@ fn exit_of(execution: &Execution) -> Exit {
     }
 }
 
+/// Whether [`stop_on_signals`] decides what a signal means.
+static FOLLOWED: AtomicBool = AtomicBool::new(false);
+
+/// Does the work of a command, until a signal ends it: while a repository is fetched, the cluster is read, and wherever else
+/// nothing was changed that has to be finished.
+pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            result = &mut work => return result,
+            signal = signalled() => match signal {
+                Some(_) if !FOLLOWED.load(Ordering::Relaxed) => return Err(Failure::Interrupted),
+                Some(_) => {}
+                None => return work.await,
+            },
+        }
+    }
+}
+
 /// What cut a run short, if anything did, in the word that [`Failure::kind`] has for it.
 fn kind_of(execution: &Execution) -> Option<&'static str> {
     let interrupted = |pool: &PoolOutcome| pool.stopped == Some(StopReason::Interrupted);
@@ -180,6 +198,7 @@ fn kind_of(execution: &Execution) -> Option<&'static str> {
 /// Follows SIGINT and SIGTERM: the first lets what is in flight finish, the second ends at once.
 pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
+    FOLLOWED.store(true, Ordering::Relaxed);
     tokio::spawn(async move {
         let mut next = Stop::Gently;
         while let Some(signal) = signalled().await {
@@ -258,7 +277,7 @@ pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) ->
 pub(super) fn open(scene: &Scene, format: Format, lines: bool, terminal: &mut Terminal) -> Result<(), Failure> {
     match format {
         Format::Json if lines => {
-            JsonLines(&mut terminal.out).document(clock::now(), "started", serde_json::to_value(scene)?)?;
+            JsonLines(&mut terminal.out).document(clock::now(), "started", Document::value(scene.clone())?)?;
         }
         Format::Json | Format::Yaml => {}
         Format::Text | Format::Markdown => writeln!(terminal.err, "{}\n", progress::opening(scene))?,

@@ -1,19 +1,20 @@
-//! `nodecfg schema`: JSON Schemas of the files of a repository, and of a KubeletConfiguration.
+//! `nodecfg schema`: JSON Schemas of the files of a repository, of a KubeletConfiguration, and of what commands write.
 
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
 use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use crate::kubelet::{self, Minor};
+use crate::report::schemas::{self, Output};
 
-/// Print the JSON Schema of a file, for editors and checkers.
+/// Print the JSON Schema of a file or of an output, for editors and checkers.
 ///
 /// Editors with yaml-language-server take it from a first line such as
 /// `# yaml-language-server: $schema=../../kubelet.schema.json`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Args {
-    /// Of which file.
+    /// Of which file or output.
     #[arg(value_enum)]
     kind: Kind,
     #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
@@ -33,6 +34,22 @@ enum Kind {
     Nodepool,
     /// A KubeletConfiguration.
     Kubelet,
+    /// What `validate -o json` writes.
+    Validation,
+    /// A line of `sync -o json` and `verify -o json`.
+    Events,
+    /// What `status -o json` writes.
+    Status,
+    /// What `explain -o json` writes.
+    Explanation,
+    /// What `install -o json` writes.
+    Installation,
+    /// What `agent status -o json` writes.
+    AgentStatus,
+    /// What `agent --once -o json` writes.
+    AgentPass,
+    /// What every command writes with `-o json` when it cannot do its work.
+    Error,
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -45,6 +62,14 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
     let schema = match args.kind {
         Kind::Fleet => schema::fleet_schema(),
         Kind::Nodepool => schema::nodepool_schema(),
+        Kind::Validation => schemas::schema(Output::Validation),
+        Kind::Events => schemas::schema(Output::Events),
+        Kind::Status => schemas::schema(Output::Status),
+        Kind::Explanation => schemas::schema(Output::Explanation),
+        Kind::Installation => schemas::schema(Output::Installation),
+        Kind::AgentStatus => schemas::schema(Output::AgentStatus),
+        Kind::AgentPass => schemas::schema(Output::AgentPass),
+        Kind::Error => schemas::schema(Output::Error),
         Kind::Kubelet => kubelet::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
     };
     terminal.out.write_all(schema::pretty(&schema).as_bytes())?;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::checked::{Checks, Kubelets, not_loaded, told_once};
+use super::checked::{Checks, Kubelets, not_loaded, told_once, withhold};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
@@ -86,7 +86,8 @@ fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, Built) {
     let desired = files.desired();
     files.report_unused();
     // A file that several pools use may have been found wanting for each.
-    let findings = told_once(files.findings);
+    let mut findings = told_once(files.findings);
+    withhold(&mut findings, |file| snapshot.text(file).map(AsRef::as_ref));
     (desired, Built { desired: None, findings, checked: files.pools })
 }
 

@@ -8,13 +8,13 @@ use super::formats::{FleetFile, NodePoolFile};
 /// The JSON Schema (2020-12) of `nodecfg.yaml`.
 #[must_use]
 pub fn fleet_schema() -> Value {
-    schema::<FleetFile>("fleet")
+    of::<FleetFile>("fleet.v1alpha1")
 }
 
 /// The JSON Schema (2020-12) of `pool.yaml`.
 #[must_use]
 pub fn nodepool_schema() -> Value {
-    schema::<NodePoolFile>("nodepool")
+    of::<NodePoolFile>("nodepool.v1alpha1")
 }
 
 /// A schema as the text of a file: indented, with a line end.
@@ -23,9 +23,10 @@ pub fn pretty(schema: &Value) -> String {
     format!("{schema:#}\n")
 }
 
-fn schema<T: JsonSchema>(name: &str) -> Value {
+/// The schema of a type, published under this name.
+pub(crate) fn of<T: JsonSchema>(name: &str) -> Value {
     let mut schema = schemars::schema_for!(T);
-    schema.insert("$id".to_owned(), format!("https://nodecfg.dev/schemas/{name}.v1alpha1.json").into());
+    schema.insert("$id".to_owned(), format!("https://nodecfg.dev/schemas/{name}.json").into());
     let mut schema = schema.to_value();
     tidy(&mut schema);
     schema

@@ -8,7 +8,7 @@ use super::{Document, Node, Value, canonical::scalar_text};
 use crate::finding::Place;
 
 /// One leaf that differs. A list is a leaf: it is replaced as a whole when configurations are laid over each other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChange {
     /// Dotted path; a key that is not a plain name stands as `["key"]`.

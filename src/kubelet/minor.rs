@@ -85,6 +85,20 @@ impl serde::Serialize for Minor {
     }
 }
 
+impl schemars::JsonSchema for Minor {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Minor".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "pattern": "^1\\.[0-9]+$"})
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ static TABLE: LazyLock<BTreeMap<String, Rule>> =
     LazyLock::new(|| table::rows(TEXT).filter_map(|cells| rule(&cells)).map(|rule| (rule.id.clone(), rule)).collect());
 
 /// When the kubelet refuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleStage {
     /// While the file is decoded.

@@ -54,7 +54,7 @@ pub struct ListVersions {
 }
 
 /// Namespace and name of a ConfigMap.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 pub struct ConfigMapKey {
     /// Its namespace.
     pub namespace: String,
@@ -78,7 +78,7 @@ impl fmt::Display for ConfigMapKey {
 }
 
 /// One Node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
     /// Its name.
@@ -131,7 +131,7 @@ impl Node {
 }
 
 /// Whether the node's half of the contract follows what the node is pointed at, as far as can be seen, and why not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum NodeHalf {
     /// It does; or nothing speaks against it, as long as nothing is assigned that it could answer to.
@@ -163,7 +163,7 @@ impl NodeHalf {
 }
 
 /// A Node's Ready condition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Readiness {
     /// The kubelet says that it can run pods.
@@ -185,7 +185,7 @@ impl fmt::Display for Readiness {
 }
 
 /// Metadata of a ConfigMap that carries nodecfg's label.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManagedConfigMap {
     /// Its namespace.
@@ -209,7 +209,7 @@ pub struct ManagedConfigMap {
 }
 
 /// A ConfigMap with its content.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchedConfigMap {
     /// Its namespace.

@@ -52,6 +52,20 @@ impl Serialize for KubeletVersion {
     }
 }
 
+impl schemars::JsonSchema for KubeletVersion {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "KubeletVersion".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string"})
+    }
+}
+
 /// What an API server answers under `/version`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerVersion {

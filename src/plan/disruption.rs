@@ -15,11 +15,12 @@ use crate::contract::ConfigSource;
 use crate::desired::{Pool, PoolTarget};
 use crate::document::{Document, FieldChange, Node as Value, changes};
 use crate::kubelet::risk::{self, Class, Risk, StateFile};
+use crate::kubelet::secrets;
 use crate::names::PoolName;
 use crate::observed::Node;
 
 /// The fields that change for the nodes that leave one configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeSet {
     /// What they run now; unset: the local configuration, whose content is not known.
@@ -33,7 +34,7 @@ pub struct ChangeSet {
 }
 
 /// A field that changes, and what that does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedField {
     /// The change.
@@ -45,7 +46,7 @@ pub struct ChangedField {
 }
 
 /// What all transitions of a pool together do to pods that run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Disruption {
     /// The worst class of a field that changes; unset when no such change is known.
@@ -96,6 +97,8 @@ impl Disruption {
 #[must_use]
 pub fn changed_fields(old: Option<&Document>, new: Option<&Document>) -> Vec<ChangedField> {
     let field = |change: FieldChange| {
+        // First, so that whoever checks the plan comes to the same risk.
+        let change = withheld(change);
         let risk = old.zip(new).map(|(old, new)| risk_of(&change, old, new));
         ChangedField { change, risk }
     };
@@ -173,6 +176,16 @@ pub(super) fn assess<'a>(
         .collect();
     let disruption = Disruption::of(&sets, pool.policy.allow_disruption);
     (sets, disruption)
+}
+
+/// A change as it may be shown: that a value changes which may be a secret, not to what.
+fn withheld(mut change: FieldChange) -> FieldChange {
+    if secrets::is_secret(&change.path) {
+        for value in change.old.iter_mut().chain(&mut change.new) {
+            secrets::NOT_SHOWN.clone_into(value);
+        }
+    }
+    change
 }
 
 /// What the table says of a change, but for state files that neither configuration makes anything of.

@@ -82,7 +82,7 @@ pub struct Plan {
 }
 
 /// The hash of a plan: `p1:<32 hexadecimal digits>`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 pub struct PlanId(String);
 
 impl fmt::Display for PlanId {
@@ -101,7 +101,8 @@ pub struct ConfigMapPlan {
     pub pool: PoolName,
     /// Hash of its content.
     pub hash: ContentHash,
-    /// Its content under the key `kubelet`: canonical YAML.
+    /// Its content under the key `kubelet`: canonical YAML. Never serialised, as it may hold secrets; `hash` stands for it.
+    #[serde(skip_serializing)]
     pub kubelet: String,
     /// The pool's `kubelet.yaml` in the repository.
     pub path: String,
@@ -159,7 +160,7 @@ pub struct Wave {
 }
 
 /// What the nodes of a wave have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum WaveKind {
     /// Broken already, being not Ready or having refused what they point at: they cost nothing more and start at once.
@@ -224,7 +225,7 @@ pub struct LeftAlone {
 }
 
 /// Why a node is left alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Why {
     /// It runs what it shall run.
@@ -289,7 +290,7 @@ impl Why {
 }
 
 /// Who manages a ConfigMap that is not ours.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Owner {
     /// Another fleet of nodecfg.
@@ -302,7 +303,7 @@ pub enum Owner {
 }
 
 /// A node that no pool selects.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unpooled {
     /// The node.
@@ -313,7 +314,7 @@ pub struct Unpooled {
 }
 
 /// The counts that every report begins or ends with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Nodes to be pointed at their target.

@@ -2,13 +2,30 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
+use super::count;
+use super::document::{Document, Kind};
 use super::style::{bad, good};
-use super::{FORMAT_VERSION, count};
 use crate::agent::state::{Beyond, Phase};
 use crate::agent::store::{CheckpointFolder, Description};
 use crate::contract::ConfigSource;
+
+/// What an agent's store says.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStatus<'a> {
+    /// Where it was read.
+    pub folder: &'a str,
+    /// What is in it.
+    #[serde(flatten)]
+    pub found: &'a Description,
+}
+
+impl Kind for AgentStatus<'_> {
+    const KIND: &'static str = "AgentStatus";
+}
 
 /// Writes it for people. `folder`: where it was read.
 ///
@@ -50,11 +67,7 @@ pub fn text(out: &mut dyn Write, folder: &str, found: &Description) -> io::Resul
 /// # Errors
 /// When it cannot be written as JSON.
 pub fn document(folder: &str, found: &Description) -> serde_json::Result<Value> {
-    let mut document = json!({"formatVersion": FORMAT_VERSION, "kind": "AgentStatus", "folder": folder});
-    if let (Some(fields), Value::Object(rest)) = (document.as_object_mut(), serde_json::to_value(found)?) {
-        fields.extend(rest);
-    }
-    Ok(document)
+    Document::value(AgentStatus { folder, found })
 }
 
 fn times(number: u64, what: &str) -> String {

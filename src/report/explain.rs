@@ -11,7 +11,7 @@ use crate::plan::Why;
 use crate::rollout::StopReason;
 
 /// An explanation, for people.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// What it means for the node.

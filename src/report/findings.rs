@@ -7,14 +7,15 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
-use super::{FORMAT_VERSION, count};
 use crate::finding::{Finding, Place, Severity};
 use crate::kubelet::Minor;
 use crate::kubelet::rules::{self, RuleStage};
+use crate::kubelet::secrets;
 use crate::repository::Snapshot;
 
 /// The texts that findings point into.
@@ -49,7 +50,8 @@ impl<'a> Shown<'a> {
         let source = finding.place.as_ref().and_then(|place| {
             let text = texts.text_of(&place.file)?;
             // A file that is empty or a place that is the whole file has nothing to underline.
-            (place.offset.saturating_add(place.len) <= text.len() && !text.is_empty() && shows(text, finding))
+            let shown = !text.is_empty() && shows(text, finding) && !shows_secrets(text, finding);
+            (place.offset.saturating_add(place.len) <= text.len() && shown)
                 .then(|| NamedSource::new(&place.file, text.to_string()).with_language("yaml"))
         });
         let elsewhere =
@@ -75,6 +77,17 @@ fn shows(text: &str, finding: &Finding) -> bool {
     places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).all(|place| {
         let lines = text.lines().skip(place.line.saturating_sub(2));
         lines.take(3).all(|line| line.len() <= MAX_LINE)
+    })
+}
+
+/// Whether a value that may be a secret stands in the lines that a finding points at, or beside them.
+fn shows_secrets(text: &str, finding: &Finding) -> bool {
+    let secret = secrets::lines(text);
+    let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
+    places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).any(|place| {
+        let spanned = text.get(place.offset..place.offset.saturating_add(place.len)).unwrap_or_default();
+        let (first, last) = (place.line.saturating_sub(1), place.line + spanned.matches('\n').count() + 1);
+        secret.iter().any(|lines| *lines.start() <= last && first <= *lines.end())
     })
 }
 
@@ -273,30 +286,45 @@ pub fn message(out: &mut dyn Write, text: &str, help: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The findings by file: `{formatVersion, kind, valid, files: [{file, findings}], findings}`, where the last list has those
-/// that belong to no file.
-///
-/// # Errors
-/// When they cannot be serialised, which would be a bug.
-pub fn document(snapshot: &Snapshot, findings: &[Finding]) -> Result<Value, serde_json::Error> {
-    let mut files: BTreeMap<&str, Vec<Value>> = snapshot.files.keys().map(|file| (file.as_str(), Vec::new())).collect();
+/// The findings of a repository by file.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ByFile<'a> {
+    /// Whether no finding is an error.
+    pub valid: bool,
+    /// Every file of the repository, by path.
+    pub files: Vec<OfFile<'a>>,
+    /// Findings that belong to no file.
+    pub findings: Vec<&'a Finding>,
+}
+
+/// The findings of a file.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfFile<'a> {
+    /// Its path in the repository.
+    pub file: &'a str,
+    /// What is wrong with it or worth knowing.
+    pub findings: Vec<&'a Finding>,
+}
+
+/// The findings by file.
+#[must_use]
+pub fn by_file<'a>(snapshot: &'a Snapshot, findings: &'a [Finding]) -> ByFile<'a> {
+    let mut files: BTreeMap<&str, Vec<&Finding>> =
+        snapshot.files.keys().map(|file| (file.as_str(), Vec::new())).collect();
     let mut others = Vec::new();
     for finding in findings {
-        let value = serde_json::to_value(finding)?;
         match &finding.place {
-            Some(place) => files.entry(&place.file).or_default().push(value),
-            None => others.push(value),
+            Some(place) => files.entry(&place.file).or_default().push(finding),
+            None => others.push(finding),
         }
     }
-    let files: Vec<Value> =
-        files.into_iter().map(|(file, findings)| json!({"file": file, "findings": findings})).collect();
-    Ok(json!({
-        "formatVersion": FORMAT_VERSION,
-        "kind": "Validation",
-        "valid": !crate::finding::any_error(findings),
-        "files": files,
-        "findings": others,
-    }))
+    ByFile {
+        valid: !crate::finding::any_error(findings),
+        files: files.into_iter().map(|(file, findings)| OfFile { file, findings }).collect(),
+        findings: others,
+    }
 }
 
 /// A finding as a row of a markdown table: severity, where, what, way out.

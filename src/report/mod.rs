@@ -5,15 +5,21 @@
 
 use std::io;
 
+pub mod agent_pass;
 pub mod agent_status;
 pub mod bars;
 pub mod codes;
+pub mod document;
+pub mod error;
 pub mod explain;
 pub mod field;
 pub mod findings;
+pub mod installation;
 mod markdown;
+pub mod outcome;
 pub mod progress;
 pub mod review;
+pub mod schemas;
 pub mod source;
 pub mod status;
 mod style;

@@ -4,11 +4,12 @@
 use std::io::{self, Write};
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
+use super::document::{Document, Kind};
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
-use super::{FORMAT_VERSION, duration, whole_duration};
+use super::{duration, whole_duration};
 use crate::judge::Target;
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use crate::repository::signature::Signer;
@@ -118,17 +119,23 @@ fn short(target: &Target) -> String {
     }
 }
 
-/// One JSON object a line: `{formatVersion, time, event, …}`.
+/// One JSON object a line: a document with two fields more, `{formatVersion, kind, time, event, …}`.
 pub struct JsonLines<W>(pub W);
 
 impl<W: Write> JsonLines<W> {
-    /// Writes any other document as a line of the same kind.
+    /// Writes a document as a line.
     ///
     /// # Errors
     /// When the writer does, or the document does not serialise.
     pub fn document(&mut self, now: Timestamp, event: &str, document: Value) -> io::Result<()> {
-        let mut line = json!({"formatVersion": FORMAT_VERSION, "time": now.to_string(), "event": event});
-        if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), document) {
+        let mut line = Map::new();
+        if let Value::Object(mut fields) = document {
+            // In front, so that a line can be told by its beginning.
+            for name in ["formatVersion", "kind"] {
+                line.extend(fields.shift_remove(name).map(|value| (name.to_owned(), value)));
+            }
+            line.insert("time".to_owned(), now.to_string().into());
+            line.insert("event".to_owned(), event.into());
             line.extend(fields.into_iter().filter(|(key, _)| key != "event"));
         }
         serde_json::to_writer(&mut self.0, &line)?;
@@ -139,14 +146,14 @@ impl<W: Write> JsonLines<W> {
 
 impl<W: Write> Listener for JsonLines<W> {
     fn tell(&mut self, now: Timestamp, progress: &Progress) -> io::Result<()> {
-        let document = serde_json::to_value(progress)?;
+        let document = Document::value(progress)?;
         let event = document.get("event").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.document(now, &event, document)
     }
 }
 
 /// What a run is about to work on: which files, which cluster, which part of it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Scene {
     /// The fleet.
@@ -160,6 +167,14 @@ pub struct Scene {
     pub namespace: NamespaceName,
     /// The API server.
     pub server: String,
+}
+
+impl Kind for Scene {
+    const KIND: &'static str = "Started";
+}
+
+impl Kind for &Progress {
+    const KIND: &'static str = "Progress";
 }
 
 /// The scene in one line, for people.

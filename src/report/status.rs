@@ -3,20 +3,21 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::count;
+use super::document::{Document, Kind};
 use super::markdown::{code, prose};
 use super::source::short;
 use super::style::{bad, good};
 use super::summary::{plain_table, trim_lines};
-use super::{FORMAT_VERSION, count};
 use crate::contract::ConfigSource;
 use crate::judge::Verdict;
 use crate::names::NodeName;
 use crate::observed::{KubeletVersion, Readiness};
 
 /// One node's line.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// The node.
@@ -39,6 +40,18 @@ pub struct Row {
     pub last_known_good: Option<ConfigSource>,
     /// How far it is on its way to what it points at.
     pub verdict: Verdict,
+}
+
+/// What every node runs.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Status<'a> {
+    /// The nodes by pool and name; those that point at nothing that nodecfg manages come last.
+    pub nodes: &'a [Row],
+}
+
+impl Kind for Status<'_> {
+    const KIND: &'static str = "Status";
 }
 
 /// Writes a table, and how many nodes there are.
@@ -117,5 +130,5 @@ fn state(verdict: &Verdict) -> String {
 /// # Errors
 /// When it cannot be serialised, which would be a bug.
 pub fn document(rows: &[Row]) -> Result<Value, serde_json::Error> {
-    Ok(json!({"formatVersion": FORMAT_VERSION, "kind": "Status", "nodes": serde_json::to_value(rows)?}))
+    Document::value(Status { nodes: rows })
 }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use comfy_table::{Table, presets};
-use serde_json::{Value, json};
 
 use super::explain;
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
-use super::{FORMAT_VERSION, count, duration, names};
+use super::{count, duration, names};
 use crate::judge::Failure;
 use crate::names::PoolName;
 use crate::plan::Why;
@@ -219,32 +218,8 @@ pub fn totals(outcome: &Outcome, seconds: f64) -> String {
     if parts.is_empty() { format!("{verdict} {nodes}.") } else { format!("{verdict} {nodes}: {}.", parts.join(", ")) }
 }
 
-/// The outcome for programs: `{formatVersion, kind, complete, pools}`, with an explanation beside each failure and the way
-/// on beside each stop.
-///
-/// # Errors
-/// When it cannot be serialised, which would be a bug.
-pub fn document(outcome: &Outcome) -> Result<Value, serde_json::Error> {
-    let mut pools = serde_json::to_value(&outcome.pools)?;
-    for (name, ended) in &outcome.pools {
-        if let (Some(way), Some(pool)) = (
-            ended.stopped.as_ref().and_then(explain::way_on),
-            pools.get_mut(name.as_str()).and_then(Value::as_object_mut),
-        ) {
-            pool.insert("next".to_owned(), way.into());
-        }
-        let Some(nodes) = pools.pointer_mut(&format!("/{name}/nodes")).and_then(Value::as_array_mut) else { continue };
-        for (node, value) in ended.nodes.iter().zip(nodes) {
-            if let (Some(explanation), Some(fields)) = (explanation(node), value.as_object_mut()) {
-                fields.insert("explanation".to_owned(), serde_json::to_value(explanation)?);
-            }
-        }
-    }
-    Ok(json!({"formatVersion": FORMAT_VERSION, "kind": "Outcome", "complete": outcome.is_complete(), "pools": pools}))
-}
-
 /// What there is to explain about how a node ended.
-fn explanation(node: &NodeOutcome) -> Option<explain::Explanation> {
+pub(super) fn explanation(node: &NodeOutcome) -> Option<explain::Explanation> {
     match &node.end {
         End::Failed { failure, .. } => Some(explain::failure(&node.node, failure)),
         End::LeftAlone { why } => explain::blocked(&node.node, why),
@@ -317,16 +292,5 @@ mod tests {
         let settled = outcome([End::LeftAlone { why: Why::Converged }]);
         assert_eq!(text(&settled), "Done in 1m01s. 1 node: 1 as wanted already.\n");
         assert_eq!(text(&outcome([])), "Done in 1m01s. 0 nodes.\n");
-    }
-
-    #[test]
-    fn programs_get_every_node_and_the_way_on() {
-        let mut outcome = outcome(std::iter::repeat_n(End::NotStarted, 60));
-        for pool in outcome.pools.values_mut() {
-            pool.stopped = Some(StopReason::Interrupted);
-        }
-        let document = document(&outcome).unwrap();
-        assert_eq!(document["pools"]["gpu"]["nodes"].as_array().unwrap().len(), 60);
-        assert!(document["pools"]["gpu"]["next"].as_str().unwrap().contains("same command again"));
     }
 }

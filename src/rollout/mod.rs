@@ -26,7 +26,7 @@ mod properties;
 mod scenarios;
 
 /// How a rollout ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// By pool name.
@@ -48,7 +48,7 @@ impl Outcome {
 }
 
 /// How one pool ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolOutcome {
     /// Why it stopped before its end, if it did.
@@ -58,7 +58,7 @@ pub struct PoolOutcome {
 }
 
 /// How one node ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeOutcome {
     /// The node.
@@ -74,7 +74,7 @@ pub struct NodeOutcome {
 }
 
 /// How one node ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum End {
     /// It made its transition and converged.
@@ -123,7 +123,7 @@ impl End {
 }
 
 /// Why no further node of a pool was started.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum StopReason {
     /// A canary failed.

@@ -9,7 +9,7 @@ use crate::judge::{Failure, Target, Waiting};
 use crate::names::{NodeName, PoolName};
 
 /// One thing that happened.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "event")]
 pub enum Progress {
     /// A ConfigMap was created.

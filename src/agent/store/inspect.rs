@@ -12,7 +12,7 @@ use crate::agent::state::{Beyond, Ledger};
 use crate::contract::ConfigSource;
 
 /// A store.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
     /// What is assigned; `None` is the local configuration, or not known when there are problems.
@@ -28,7 +28,7 @@ pub struct Description {
 }
 
 /// A checkpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointFolder {
     /// The ConfigMap's uid.
@@ -42,7 +42,7 @@ pub struct CheckpointFolder {
 }
 
 /// A key of a checkpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointFile {
     /// The key.

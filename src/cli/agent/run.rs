@@ -4,8 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::args::{ActionArgs, KUBELET, LogArgs, StoreArgs};
 use crate::agent::disk::real::RealDisk;
 use crate::agent::driver::{self, Options, Pass};
@@ -23,6 +21,8 @@ use crate::cluster::agent::AgentClientOptions;
 use crate::cluster::connect::{ConnectOptions, Environment, connect};
 use crate::names::NodeName;
 use crate::observed::KubeletVersion;
+use crate::report::agent_pass::{AgentPass, PassResult};
+use crate::report::document::Document;
 use crate::report::{self, Format};
 
 pub(super) const EXAMPLES: &str = "\
@@ -219,24 +219,25 @@ fn keeper(args: &RunArgs) -> Result<Keeper<RealDisk>, Failure> {
 /// Says how `--once` ended.
 fn tell(node: &NodeName, pass: &Pass, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let (exit, state, text) = match pass {
-        Pass::Settled => (Exit::Done, "Settled", "runs what is assigned".to_owned()),
-        Pass::NoNodeConfig => (Exit::Done, "NoNodeConfig", "has no NodeConfig, and keeps what it has".to_owned()),
+        Pass::Settled => (Exit::Done, PassResult::Settled, "runs what is assigned".to_owned()),
+        Pass::NoNodeConfig => {
+            (Exit::Done, PassResult::NoNodeConfig, "has no NodeConfig, and keeps what it has".to_owned())
+        }
         Pass::Failed { error, message } => {
             let message = message.as_ref().map_or_else(String::new, |message| format!("\n  {message}"));
-            (Exit::NotConverged, "Failed", format!("does not run what is assigned: {error}{message}"))
+            (Exit::NotConverged, PassResult::Failed, format!("does not run what is assigned: {error}{message}"))
         }
         Pass::Unfinished => (
             Exit::NotConverged,
-            "Unfinished",
+            PassResult::Unfinished,
             "was not done in time; run it again to go on with what was begun".to_owned(),
         ),
     };
-    let mut document =
-        json!({"formatVersion": report::FORMAT_VERSION, "kind": "AgentPass", "node": node.as_str(), "result": state});
-    if let (Pass::Failed { error, message }, Some(fields)) = (pass, document.as_object_mut()) {
-        fields.insert("error".to_owned(), json!(error));
-        fields.insert("message".to_owned(), json!(message));
-    }
+    let (error, message) = match pass {
+        Pass::Failed { error, message } => (Some(error.as_str()), message.as_deref()),
+        _ => (None, None),
+    };
+    let document = Document::value(AgentPass { node: node.as_str(), result: state, error, message })?;
     match format {
         Format::Text | Format::Markdown => writeln!(terminal.out, "node {node} {text}")?,
         Format::Json => report::json(&mut terminal.out, &document)?,

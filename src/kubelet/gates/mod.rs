@@ -35,7 +35,7 @@ static NEEDS: LazyLock<BTreeMap<String, Vec<Need>>> = LazyLock::new(|| {
 });
 
 /// How far a gate's feature has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
 pub enum GateStage {
     /// May go away or change without notice.
     Alpha,

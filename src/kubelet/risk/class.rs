@@ -65,7 +65,7 @@ impl fmt::Display for Class {
 
 /// A file in the kubelet's root directory that holds what a manager gave to which container. A kubelet does not start on one
 /// that does not fit its configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StateFile {
     /// `cpu_manager_state`.

@@ -29,7 +29,7 @@ const GATES: &str = "featureGates";
 const ABSENT_IS_ZERO: [&str; 2] = ["kubeReserved", "systemReserved"];
 
 /// What a change of one field does to a node that runs pods.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Risk {
     /// How bad it is.

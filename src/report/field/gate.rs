@@ -9,7 +9,7 @@ use crate::kubelet::{Minor, address, fields};
 use crate::spelling::nearest;
 
 /// A feature gate as it stands in one version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Gate {
     /// Its name.
@@ -20,7 +20,7 @@ pub struct Gate {
 }
 
 /// How a gate is for some versions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Spell {
     /// The first of these versions.
@@ -36,7 +36,7 @@ pub struct Spell {
 }
 
 /// What became of a gate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GateHistory {
     #[serde(skip)]

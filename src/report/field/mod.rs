@@ -2,7 +2,7 @@
 //! one version of the kubelet. `text` shows it to people.
 
 use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use crate::kubelet::address::{self, Target};
 use crate::kubelet::fields::{self, Field, FieldType, Range};
@@ -13,7 +13,7 @@ use crate::kubelet::risk::{self, Class, Risk};
 use crate::kubelet::rules::{self, Rule};
 use crate::kubelet::tls::{self, Kind};
 use crate::kubelet::{API_VERSION, KIND, Minor};
-use crate::report::FORMAT_VERSION;
+use crate::report::document::{Document, Kind as DocumentKind};
 use crate::spelling::nearest;
 
 mod gate;
@@ -23,7 +23,7 @@ pub use gate::{Gate, GateHistory, Spell};
 pub use text::{markdown, text};
 
 /// A field explained for one version.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The field as people write it; empty for the whole configuration.
@@ -70,8 +70,23 @@ pub struct Explanation {
     pub fields: Vec<Listed>,
 }
 
+/// What a field of KubeletConfiguration is for kubelets of one version.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Explained<'a> {
+    /// The version.
+    pub kubernetes_version: Minor,
+    /// The field.
+    #[serde(flatten)]
+    pub explanation: &'a Explanation,
+}
+
+impl DocumentKind for Explained<'_> {
+    const KIND: &'static str = "Explanation";
+}
+
 /// A default and the versions that had it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Was {
     /// The first version.
@@ -83,7 +98,7 @@ pub struct Was {
 }
 
 /// What a value may be.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Allowed {
     /// The values.
@@ -110,7 +125,7 @@ pub struct Allowed {
 }
 
 /// A rule that a field is held to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Checked {
     /// Its identifier, which is the code of its findings.
@@ -124,7 +139,7 @@ pub struct Checked {
 }
 
 /// A field in the list of an object.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Listed {
     /// Its name within the object.
@@ -160,16 +175,7 @@ const GATES: &str = "featureGates";
 /// # Errors
 /// When it cannot be written as JSON, which is a bug.
 pub fn document(explanation: &Explanation, minor: Minor) -> Result<Json, serde_json::Error> {
-    let mut document = json!({
-        "formatVersion": FORMAT_VERSION,
-        "kind": "Explanation",
-        "kubernetesVersion": minor,
-    });
-    if let (Some(document), Json::Object(explanation)) = (document.as_object_mut(), serde_json::to_value(explanation)?)
-    {
-        document.extend(explanation);
-    }
-    Ok(document)
+    Document::value(Explained { kubernetes_version: minor, explanation })
 }
 
 /// Explains what a name stands for.

@@ -19,6 +19,7 @@ mod table;
 mod tree;
 
 pub use path::Location;
+pub use tree::Validation;
 
 /// What there is to say of one file.
 #[derive(Debug, Clone, Default)]
@@ -161,7 +162,7 @@ impl Totals {
 }
 
 /// Something that only the host of a node can tell, with the versions that ask it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct HostQuestion {
     /// The field.
     pub field: String,

@@ -4,19 +4,23 @@
 //! `kubelet` has an entry for every version that was judged: `{accepted, stage, startupErrors}`. It is empty for a file
 //! that is no whole configuration, and for one that nodecfg could not read for a reason of its own.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::{Batch, FileReport, Renderer, Totals, stage_name, unknown};
+use super::{Answers, Batch, FileReport, HostQuestion, Renderer, Totals, stage_name, unknown};
 use crate::finding::Finding;
+use crate::kubelet::Minor;
 use crate::report::FORMAT_VERSION;
+use crate::report::document::Kind;
 
 pub(super) struct Tree {
     yaml: bool,
     started: bool,
     /// Findings that belong to no file.
-    others: Vec<Value>,
+    others: Vec<Finding>,
 }
 
 impl Tree {
@@ -54,21 +58,16 @@ fn yaml(value: &Value) -> io::Result<String> {
 
 impl Renderer for Tree {
     fn batch(&mut self, out: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
-        for finding in batch.findings {
-            self.others.push(serde_json::to_value(finding)?);
-        }
+        self.others.extend_from_slice(batch.findings);
         for file in batch.files {
-            self.write(out, &entry(file)?)?;
+            self.write(out, &serde_json::to_value(entry(file))?)?;
         }
         Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
-        let rest = json!({
-            "findings": self.others,
-            "valid": totals.is_valid(),
-            "summary": summary(totals),
-        });
+        let findings = std::mem::take(&mut self.others);
+        let rest = serde_json::to_value(Rest { findings, valid: totals.is_valid(), summary: summary(totals) })?;
         if self.yaml {
             if !self.started {
                 write!(out, "formatVersion: {FORMAT_VERSION}\nkind: Validation\nfiles: []\n")?;
@@ -86,50 +85,120 @@ impl Renderer for Tree {
     }
 }
 
-fn entry(file: &FileReport) -> serde_json::Result<Value> {
-    let mut kubelet = Map::new();
-    for verdict in &file.verdicts {
-        let startup: Vec<&str> = verdict.startup.iter().map(|refusal| refusal.message.as_str()).collect();
-        let answer =
-            json!({"accepted": verdict.accepted(), "stage": stage_name(verdict.stage), "startupErrors": startup});
-        kubelet.insert(verdict.minor.to_string(), answer);
-    }
-    let findings: Vec<Value> = file.findings.iter().map(finding).collect::<Result<_, _>>()?;
-    let mut entry = Map::new();
-    entry.insert("file".to_owned(), json!(file.file));
-    entry.insert("kubelet".to_owned(), Value::Object(kubelet));
-    entry.insert("findings".to_owned(), Value::Array(findings));
-    let unknown = unknown(&file.verdicts);
-    if !unknown.is_empty() {
-        entry.insert("unknown".to_owned(), serde_json::to_value(unknown)?);
-    }
-    Ok(Value::Object(entry))
+/// What `validate` has found.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Validation {
+    /// Every file of the repositories, and every file that was named.
+    files: Vec<Entry>,
+    #[serde(flatten)]
+    rest: Rest,
 }
 
-fn finding(finding: &Finding) -> serde_json::Result<Value> {
-    serde_json::to_value(finding)
+impl Kind for Validation {
+    const KIND: &'static str = "Validation";
 }
 
-fn summary(totals: &Totals) -> Value {
-    let mut kubelet = Map::new();
-    for (minor, answers) in &totals.kubelets {
-        let answers = json!({
-            "accepted": answers.accepted, "refused": answers.refused, "notStarting": answers.not_starting,
-        });
-        kubelet.insert(minor.to_string(), answers);
-    }
-    let mut summary = json!({
-        "files": totals.files,
-        "pools": totals.pools,
-        "errors": totals.errors,
-        "warnings": totals.warnings,
-        "notes": totals.notes,
-        "kubelet": kubelet,
+/// What is known when all files have been read.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Rest {
+    /// Findings that belong to no file.
+    findings: Vec<Finding>,
+    /// Whether no finding is an error.
+    valid: bool,
+    /// All of it in numbers.
+    summary: Summary,
+}
+
+/// What there is to say of one file.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    /// Its path.
+    file: String,
+    /// The kubelets' answers by version. Empty for a file that is no whole configuration, and for one that nodecfg could not
+    /// read for a reason of its own.
+    kubelet: BTreeMap<Minor, Answer>,
+    /// What is wrong with it or worth knowing.
+    findings: Vec<Finding>,
+    /// What only the host of a node can tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<HostQuestion>,
+}
+
+/// What kubelets of a version do with a configuration.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    /// Whether they load and validate it.
+    accepted: bool,
+    /// How far they get with it: `ok`, or the stage at which they refuse it.
+    stage: &'static str,
+    /// Why they would not start on it, though they accept it.
+    startup_errors: Vec<String>,
+}
+
+/// All files in numbers.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    /// Files that were named one by one.
+    files: usize,
+    /// Pools of repositories.
+    pools: usize,
+    /// Findings that are errors.
+    errors: usize,
+    /// Findings that are warnings.
+    warnings: usize,
+    /// Findings that are notes.
+    notes: usize,
+    /// The kubelets' answers by version.
+    kubelet: BTreeMap<Minor, AnswerCounts>,
+    /// The version that configurations were checked for because nobody named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assumed_kubernetes_version: Option<Minor>,
+}
+
+/// How many configurations kubelets of a version take.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct AnswerCounts {
+    /// Those that they accept.
+    accepted: usize,
+    /// Those that they refuse.
+    refused: usize,
+    /// Those that they accept and would not start on.
+    not_starting: usize,
+}
+
+fn entry(file: &FileReport) -> Entry {
+    let answers = file.verdicts.iter().map(|verdict| {
+        let startup_errors = verdict.startup.iter().map(|refusal| refusal.message.clone()).collect();
+        (verdict.minor, Answer { accepted: verdict.accepted(), stage: stage_name(verdict.stage), startup_errors })
     });
-    if let (Some(assumed), Some(fields)) = (totals.assumed, summary.as_object_mut()) {
-        fields.insert("assumedKubernetesVersion".to_owned(), json!(assumed));
+    Entry {
+        file: file.file.clone(),
+        kubelet: answers.collect(),
+        findings: file.findings.clone(),
+        unknown: unknown(&file.verdicts),
     }
-    summary
+}
+
+fn summary(totals: &Totals) -> Summary {
+    let answers = totals.kubelets.iter().map(|(minor, answers)| {
+        let Answers { accepted, refused, not_starting, .. } = answers;
+        (*minor, AnswerCounts { accepted: *accepted, refused: *refused, not_starting: *not_starting })
+    });
+    Summary {
+        files: totals.files,
+        pools: totals.pools,
+        errors: totals.errors,
+        warnings: totals.warnings,
+        notes: totals.notes,
+        kubelet: answers.collect(),
+        assumed_kubernetes_version: totals.assumed,
+    }
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub struct Malformed {
 }
 
 /// What kind of key a signature was made with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A key of OpenSSH.
@@ -55,7 +55,7 @@ pub enum Kind {
 }
 
 /// Who signed a commit.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Signer {
     /// The principals of the line, or the user id of the key.
     pub name: String,

@@ -31,6 +31,8 @@ pub(crate) enum Nature {
     AccessReview,
     /// core/v1 Pod, of which there are none: only for clients that ask which pods a node runs.
     Pod,
+    /// What `nodecfg install` or a manifest for a CronJob brings along: kept as it comes, and nobody here acts on it.
+    Inert,
     /// A resource that a definition added.
     Custom,
 }
@@ -159,7 +161,7 @@ pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 
 /// The built-in resources.
 pub(crate) fn built_ins(character: Character) -> Vec<Resource> {
-    vec![
+    let acting = vec![
         built_in(Nature::Node, "", "nodes", "Node", false, true, builtin::node()),
         built_in(Nature::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
         built_in(Nature::Event, "", "events", "Event", true, false, builtin::event(character)),
@@ -185,5 +187,27 @@ pub(crate) fn built_ins(character: Character) -> Vec<Resource> {
             false,
             builtin::self_subject_access_review(),
         ),
-    ]
+    ];
+    // The policies came with 1.30, and are served where agents are.
+    let inert = INERT
+        .iter()
+        .filter(|(_, plural, ..)| character != Character::V1_21 || !plural.starts_with("validatingadmission"))
+        .map(|(group, plural, kind, namespaced)| {
+            built_in(Nature::Inert, group, plural, kind, *namespaced, false, Shape::Free)
+        });
+    acting.into_iter().chain(inert).collect()
 }
+
+/// Kinds that are merely kept: group, plural, kind, whether in namespaces. They are not validated, and roles give no
+/// rights: who may do what is fixed when a sandbox starts.
+const INERT: &[(&str, &str, &str, bool)] = &[
+    ("", "serviceaccounts", "ServiceAccount", true),
+    ("apps", "daemonsets", "DaemonSet", true),
+    ("batch", "cronjobs", "CronJob", true),
+    ("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", false),
+    ("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", false),
+    ("rbac.authorization.k8s.io", "rolebindings", "RoleBinding", true),
+    ("rbac.authorization.k8s.io", "roles", "Role", true),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false),
+];

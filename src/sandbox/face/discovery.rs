@@ -254,7 +254,8 @@ mod tests {
 
     #[test]
     fn what_is_not_served_has_no_document() {
-        for path in ["/apis/apps", "/apis/apps/v1", "/api/v2", "/apis/example.dev/v0", "/api/v1/nodes", "/version", "/"]
+        for path in
+            ["/apis/policy", "/apis/policy/v1", "/api/v2", "/apis/example.dev/v0", "/api/v1/nodes", "/version", "/"]
         {
             assert!(document(Character::V1_36, path, "", &[definition()]).is_none(), "{path}");
         }

@@ -71,11 +71,38 @@ const BUILT_IN: &[BuiltIn] = &[
         short_names: &["no"], categories: &[], subresources: &["status"], hash: Some("XwShjMxG9Fs=") },
     BuiltIn { group: "", plural: "pods", singular: "pod", kind: "Pod", namespaced: true, verbs: READ,
         short_names: &["po"], categories: &["all"], subresources: &[], hash: Some("xPOwRZ+Yhw8=") },
+    BuiltIn { group: "", plural: "serviceaccounts", singular: "serviceaccount",
+        kind: "ServiceAccount", namespaced: true, verbs: EVERYTHING,
+        short_names: &["sa"], categories: &[], subresources: &[], hash: Some("pbx9ZvyFpBE=") },
+    BuiltIn { group: "apps", plural: "daemonsets", singular: "daemonset",
+        kind: "DaemonSet", namespaced: true, verbs: EVERYTHING,
+        short_names: &["ds"], categories: &["all"], subresources: &[], hash: None },
     BuiltIn { group: "events.k8s.io", plural: "events", singular: "event", kind: "Event", namespaced: true, verbs: EVERYTHING,
         short_names: &["ev"], categories: &[], subresources: &[], hash: Some("r2yiGXH7wu8=") },
     BuiltIn { group: "authorization.k8s.io", plural: "selfsubjectaccessreviews", singular: "selfsubjectaccessreview",
         kind: "SelfSubjectAccessReview", namespaced: false, verbs: CREATE,
         short_names: &[], categories: &[], subresources: &[], hash: None },
+    BuiltIn { group: "batch", plural: "cronjobs", singular: "cronjob",
+        kind: "CronJob", namespaced: true, verbs: EVERYTHING,
+        short_names: &["cj"], categories: &["all"], subresources: &[], hash: None },
+    BuiltIn { group: "rbac.authorization.k8s.io", plural: "clusterrolebindings", singular: "clusterrolebinding",
+        kind: "ClusterRoleBinding", namespaced: false, verbs: EVERYTHING,
+        short_names: &[], categories: &[], subresources: &[], hash: None },
+    BuiltIn { group: "rbac.authorization.k8s.io", plural: "clusterroles", singular: "clusterrole",
+        kind: "ClusterRole", namespaced: false, verbs: EVERYTHING,
+        short_names: &[], categories: &[], subresources: &[], hash: None },
+    BuiltIn { group: "rbac.authorization.k8s.io", plural: "rolebindings", singular: "rolebinding",
+        kind: "RoleBinding", namespaced: true, verbs: EVERYTHING,
+        short_names: &[], categories: &[], subresources: &[], hash: None },
+    BuiltIn { group: "rbac.authorization.k8s.io", plural: "roles", singular: "role",
+        kind: "Role", namespaced: true, verbs: EVERYTHING,
+        short_names: &[], categories: &[], subresources: &[], hash: None },
+    BuiltIn { group: "admissionregistration.k8s.io", plural: "validatingadmissionpolicies", singular: "validatingadmissionpolicy",
+        kind: "ValidatingAdmissionPolicy", namespaced: false, verbs: EVERYTHING,
+        short_names: &[], categories: &["api-extensions"], subresources: &[], hash: None },
+    BuiltIn { group: "admissionregistration.k8s.io", plural: "validatingadmissionpolicybindings", singular: "validatingadmissionpolicybinding",
+        kind: "ValidatingAdmissionPolicyBinding", namespaced: false, verbs: EVERYTHING,
+        short_names: &[], categories: &["api-extensions"], subresources: &[], hash: None },
     BuiltIn { group: "apiextensions.k8s.io", plural: "customresourcedefinitions", singular: "customresourcedefinition",
         kind: "CustomResourceDefinition", namespaced: false, verbs: EVERYTHING,
         short_names: &["crd", "crds"], categories: &["api-extensions"], subresources: &["status"], hash: None },
@@ -90,7 +117,10 @@ pub(super) fn all(character: Character, crds: &[Value]) -> Vec<Resource> {
     custom.sort_by(|a, b| {
         a.group.cmp(&b.group).then_with(|| by_priority(&a.version, &b.version)).then_with(|| a.plural.cmp(&b.plural))
     });
-    BUILT_IN.iter().map(|built_in| of_built_in(built_in, character)).chain(custom).collect()
+    // The policies came with 1.30.
+    let there =
+        |built_in: &&BuiltIn| character != Character::V1_21 || !built_in.plural.starts_with("validatingadmission");
+    BUILT_IN.iter().filter(there).map(|built_in| of_built_in(built_in, character)).chain(custom).collect()
 }
 
 fn of_built_in(built_in: &BuiltIn, character: Character) -> Resource {

@@ -174,6 +174,10 @@ fn built_in(character: Character, resource: &Resource) -> Option<Shape> {
         "ConfigMap" => builtin::config_map(),
         "Namespace" => builtin::namespace(),
         "Pod" => Shape::Free,
+        // Merely kept.
+        "ServiceAccount" | "DaemonSet" | "CronJob" => Shape::Free,
+        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => Shape::Free,
+        "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => Shape::Free,
         "Event" if resource.group == "events.k8s.io" => renamed(builtin::event(character)),
         "Event" => builtin::event(character),
         "Lease" => builtin::lease(),

@@ -1,0 +1,72 @@
+//! How a rollout ended, for programs. For people it is in [`summary`].
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::document::Kind;
+use super::error::ErrorMessage;
+use super::explain::{Explanation, way_on};
+use super::summary;
+use crate::names::PoolName;
+use crate::rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    /// Whether every node of every pool that is not paused is where the repository wants it.
+    pub complete: bool,
+    /// The pools by name.
+    pub pools: BTreeMap<PoolName, PoolEnd>,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// The exit code of the process.
+    pub exit_code: u8,
+    /// What cut the run short, if something did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorMessage>,
+}
+
+impl Kind for Ended {
+    const KIND: &'static str = "Outcome";
+}
+
+/// How a pool ended.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolEnd {
+    /// Why it stopped before its end, if it did.
+    pub stopped: Option<StopReason>,
+    /// The way on, when it stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<&'static str>,
+    /// Its nodes, by name.
+    pub nodes: Vec<NodeEnd>,
+}
+
+/// How a node ended, and what that means.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeEnd {
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: NodeOutcome,
+    /// What it means, what causes it and where to look, when it is not where it shall be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Explanation>,
+}
+
+/// The outcome for programs, with an explanation beside each failure and the way on beside each stop.
+#[must_use]
+pub fn ended(outcome: &Outcome, seconds: f64, exit_code: u8, error: Option<ErrorMessage>) -> Ended {
+    let node = |node: &NodeOutcome| NodeEnd { outcome: node.clone(), explanation: summary::explanation(node) };
+    let pool = |pool: &PoolOutcome| PoolEnd {
+        stopped: pool.stopped.clone(),
+        next: pool.stopped.as_ref().and_then(way_on),
+        nodes: pool.nodes.iter().map(node).collect(),
+    };
+    let pools = outcome.pools.iter().map(|(name, ended)| (name.clone(), pool(ended))).collect();
+    Ended { complete: outcome.is_complete(), pools, seconds, exit_code, error }
+}

@@ -1,0 +1,112 @@
+//! The JSON Schemas of everything that nodecfg writes for programs, made from the types that are written.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use super::agent_pass::AgentPass;
+use super::agent_status::AgentStatus;
+use super::document::{Document, Kind, format_version, prepend};
+use super::error::ErrorReport;
+use super::field::Explained;
+use super::installation::Installed;
+use super::outcome::Ended;
+use super::progress::Scene;
+use super::status::Status;
+
+use super::validation::Validation;
+use crate::desired::schema::of;
+use crate::rollout::progress::Progress;
+
+/// The schema of a kind of output.
+#[must_use]
+pub fn schema(output: Output) -> Value {
+    match output {
+        Output::Validation => of::<Document<Validation>>("output/validation.v1"),
+        Output::Events => of::<Line>("output/events.v1"),
+        Output::Status => of::<Document<Status<'_>>>("output/status.v1"),
+        Output::Explanation => of::<Document<Explained<'_>>>("output/explanation.v1"),
+        Output::Installation => of::<Document<Installed<'_>>>("output/installation.v1"),
+        Output::AgentStatus => of::<Document<AgentStatus<'_>>>("output/agent-status.v1"),
+        Output::AgentPass => of::<Document<AgentPass<'_>>>("output/agent-pass.v1"),
+        Output::Error => of::<Document<ErrorReport<'_>>>("output/error.v1"),
+    }
+}
+
+/// What is written for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// By `validate`.
+    Validation,
+    /// A line of `sync` and `verify`.
+    Events,
+    /// By `status`.
+    Status,
+    /// By `explain`.
+    Explanation,
+    /// By `install`.
+    Installation,
+    /// By `agent status`.
+    AgentStatus,
+    /// By `agent --once`.
+    AgentPass,
+    /// By every command that cannot do its work.
+    Error,
+}
+
+/// One line of a run.
+struct Line;
+
+impl JsonSchema for Line {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Line".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut lines = vec![
+            line::<Scene>(generator, "started", "What the run is about to work on. The first line."),
+            line::<Ended>(generator, "finished", "How the run ended. The last line."),
+        ];
+        if let Some(Value::Array(variants)) = Progress::json_schema(generator).remove("oneOf") {
+            lines.extend(variants.into_iter().filter_map(|variant| {
+                let mut schema = Schema::try_from(variant).ok()?;
+                prepend(
+                    &mut schema,
+                    [
+                        ("formatVersion", format_version()),
+                        ("kind", json_schema!({"const": <&Progress>::KIND})),
+                        ("time", time(generator)),
+                    ],
+                );
+                Some(schema.to_value())
+            }));
+        }
+        // A run that cannot do its work ends with an error in place of the last line.
+        lines.push(generator.subschema_for::<Document<ErrorReport<'_>>>().to_value());
+        json_schema!({
+            "description": "One line of what `sync` and `verify` write with `-o json`.",
+            "oneOf": lines,
+        })
+    }
+}
+
+/// A document as a line.
+fn line<T: Kind + JsonSchema>(generator: &mut SchemaGenerator, event: &str, description: &str) -> Value {
+    let mut schema = T::json_schema(generator);
+    prepend(
+        &mut schema,
+        [
+            ("formatVersion", format_version()),
+            ("kind", json_schema!({"const": T::KIND})),
+            ("time", time(generator)),
+            ("event", json_schema!({"const": event})),
+        ],
+    );
+    schema.insert("description".to_owned(), description.into());
+    schema.to_value()
+}
+
+fn time(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = jiff::Timestamp::json_schema(generator);
+    schema.insert("description".to_owned(), "When it was written.".into());
+    schema
+}

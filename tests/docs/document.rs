@@ -1,0 +1,148 @@
+//! A Markdown file as its fenced blocks, each with what the comment before it says.
+
+use std::path::Path;
+
+/// A document and its blocks.
+pub struct Document {
+    pub file: String,
+    pub blocks: Vec<Block>,
+}
+
+/// One fenced block.
+pub struct Block {
+    /// Of the fence that opens it, from 1.
+    pub line: usize,
+    pub language: String,
+    /// Without the indentation of its fence.
+    pub text: String,
+    pub wishes: Vec<Wish>,
+    /// Whether a comment for the test stands before it.
+    pub commented: bool,
+}
+
+/// What a comment asks of the test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// Commands end with these exit codes.
+    Exit(Vec<i32>),
+    /// It runs on; what follows begins when this file is there.
+    Background(String),
+    Setting(Setting),
+    Cluster(Cluster),
+    /// The text goes into this file.
+    File(String),
+    /// The text is what the commands before it have written.
+    Output,
+}
+
+/// What the scratch folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// A repository of configurations.
+    Repository,
+    /// A clone of this project.
+    Clone,
+}
+
+/// Which cluster `KUBECONFIG` leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cluster {
+    Like(&'static str),
+    None,
+}
+
+impl Block {
+    pub fn is_shell(&self) -> bool {
+        self.language == "sh"
+    }
+}
+
+impl Document {
+    pub fn read(root: &Path, file: String) -> Self {
+        let text = std::fs::read_to_string(root.join(&file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        Self::parse(file, &text)
+    }
+
+    fn parse(file: String, text: &str) -> Self {
+        let mut blocks = Vec::new();
+        let mut lines = text.lines().enumerate();
+        // The line before.
+        let mut before = "";
+        while let Some((index, line)) = lines.next() {
+            let bare = line.trim_start();
+            if let Some(information) = bare.strip_prefix("```") {
+                let indentation = &line[..line.len() - bare.len()];
+                let mut body = String::new();
+                for (_, line) in lines.by_ref().take_while(|(_, line)| line.trim() != "```") {
+                    body.push_str(line.strip_prefix(indentation).unwrap_or(line.trim_start()));
+                    body.push('\n');
+                }
+                let comment = before.trim().strip_prefix("<!-- test:").and_then(|rest| rest.strip_suffix("-->"));
+                blocks.push(Block {
+                    line: index + 1,
+                    language: information.split_whitespace().next().unwrap_or_default().to_owned(),
+                    text: body,
+                    wishes: comment.map_or_else(Vec::new, |comment| {
+                        comment.split(';').map(|wish| Wish::parse(wish.trim(), &format!("{file}:{index}"))).collect()
+                    }),
+                    commented: comment.is_some(),
+                });
+            }
+            before = line;
+        }
+        Self { file, blocks }
+    }
+}
+
+impl Wish {
+    fn parse(text: &str, place: &str) -> Self {
+        let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match (verb, rest) {
+            ("exit", codes) if !codes.is_empty() => Self::Exit(
+                codes
+                    .split(',')
+                    .map(|code| code.trim().parse().unwrap_or_else(|_| panic!("{place}: {code:?} is no exit code")))
+                    .collect(),
+            ),
+            ("background", rest) if rest.starts_with("until ") => Self::Background(rest["until ".len()..].to_owned()),
+            ("setting", "repository") => Self::Setting(Setting::Repository),
+            ("setting", "clone") => Self::Setting(Setting::Clone),
+            ("cluster", "1.21") => Self::Cluster(Cluster::Like("1.21")),
+            ("cluster", "1.36") => Self::Cluster(Cluster::Like("1.36")),
+            ("cluster", "none") => Self::Cluster(Cluster::None),
+            ("file", path) if !path.is_empty() => Self::File(path.to_owned()),
+            ("output", "") => Self::Output,
+            _ => panic!("{place}: the test does not know {text:?}; tests/docs/main.rs lists what it knows"),
+        }
+    }
+}
+
+#[test]
+fn blocks_are_found_with_what_is_said_of_them() {
+    let text = "\
+# T
+
+<!-- test: setting clone; exit 1, 5 -->
+```sh
+one
+```
+
+1. In a list:
+
+   ```sh
+   two
+     three
+   ```
+<!-- test: file a/b.yaml -->
+```yaml
+a: 1
+```
+";
+    let document = Document::parse("t.md".to_owned(), text);
+    let texts: Vec<&str> = document.blocks.iter().map(|block| block.text.as_str()).collect();
+    assert_eq!(texts, ["one\n", "two\n  three\n", "a: 1\n"]);
+    assert_eq!(document.blocks[0].wishes, [Wish::Setting(Setting::Clone), Wish::Exit(vec![1, 5])]);
+    assert_eq!(document.blocks[2].wishes, [Wish::File("a/b.yaml".to_owned())]);
+    assert_eq!(document.blocks.iter().map(|block| block.line).collect::<Vec<_>>(), [4, 10, 15]);
+    assert!(document.blocks[0].is_shell() && !document.blocks[2].is_shell());
+}

@@ -1,0 +1,96 @@
+//! What stands in for programs that a test must not run, or cannot: it checks the shape of the call and does as if.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// A program on `PATH` before the real one.
+pub struct StandIn {
+    pub name: &'static str,
+    /// Why the real one does not run.
+    pub reason: &'static str,
+    /// Extended regular expressions of the arguments that it takes, joined by spaces; and what it does then, in bash.
+    pub calls: &'static [(&'static str, &'static str)],
+}
+
+/// All of them. As few as possible: what runs for real proves more.
+pub const TABLE: &[StandIn] = &[
+    StandIn {
+        name: "cargo",
+        reason: "a build within a test takes minutes and waits for the build that runs the test; tests would run themselves",
+        calls: &[
+            (
+                r"^run( --release| --locked| --quiet)* -- .+",
+                r#"while [[ "$1" != -- ]]; do shift; done; shift; exec nodecfg "$@""#,
+            ),
+            (r"^(build|test|clippy|bench|doc|fmt|deny|install)( --?[a-z-]+)*$", ""),
+            (r"^test --lib [a-z_:]+$", r#"test -e "src/${3//:://}.rs" || test -d "src/${3//:://}""#),
+            (r"^test --test [a-z]+( -- --nocapture)?$", r#"test -e "tests/$3.rs" || test -e "tests/$3/main.rs""#),
+            (r"^bench --bench [a-z]+( -- .*)?$", r#"test -e "benches/$3.rs" || test -e "benches/$3/main.rs""#),
+            (r"^\+nightly fuzz run [a-z]+$", r#"test -e "fuzz/fuzz_targets/$4.rs""#),
+        ],
+    },
+    StandIn {
+        name: "docker",
+        reason: "there is no daemon on a machine for tests, and no registry to push to",
+        calls: &[
+            (r"^build (--target [a-z-]+ )?(-t|--tag) [a-z0-9./:-]+ \.$", "test -e Dockerfile"),
+            (r"^push [a-z0-9./:-]+$", ""),
+        ],
+    },
+    StandIn {
+        name: "systemctl",
+        reason: "it would act on the services of this machine",
+        calls: &[(r"^(enable --now|disable --now|restart) (nodecfg-agent|kubelet)$", ""), ("^daemon-reload$", "")],
+    },
+    StandIn {
+        name: "install",
+        reason: "it would write into system folders of this machine",
+        calls: &[(
+            r"^-m 0[0-7]+ [^ ]+ /(usr/local/bin|etc/systemd/system)/[^ ]*$",
+            r#"test -e "$3" || type -P "$3" >/dev/null"#,
+        )],
+    },
+];
+
+impl StandIn {
+    fn script(&self) -> String {
+        let mut script = "#!/usr/bin/env bash\nset -euo pipefail\n".to_owned();
+        for (index, (call, deed)) in self.calls.iter().enumerate() {
+            // In a variable, since bash reads quotes within an expression as letters.
+            let _ =
+                writeln!(script, "call{index}='{call}'\nif [[ \"$*\" =~ $call{index} ]]; then\n  {deed}\n  exit 0\nfi");
+        }
+        let _ = writeln!(
+            script,
+            "echo \"tests/docs/stand_ins.rs: {} does not take these arguments: $*\" >&2\nexit 64",
+            self.name
+        );
+        script
+    }
+}
+
+/// Writes them all into a folder.
+pub fn write(folder: &Path) {
+    for stand_in in TABLE {
+        executable(&folder.join(stand_in.name), &stand_in.script());
+    }
+}
+
+/// Writes a script that can be run.
+pub fn executable(path: &Path, script: &str) {
+    fs::write(path, script).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn they_have_reasons_and_refuse_what_they_do_not_know() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path());
+    for stand_in in TABLE {
+        assert!(!stand_in.reason.is_empty());
+        let run = std::process::Command::new(folder.path().join(stand_in.name)).arg("nonsense").output().unwrap();
+        assert_eq!(run.status.code(), Some(64), "{}", stand_in.name);
+    }
+}
