@@ -6,14 +6,16 @@
 # docs/deploy.md explains why the one is root and the other is not.
 
 FROM rust:1.95-alpine AS build
-# A C compiler, for libgit2 and ring; busybox, for its nsenter.
-RUN apk add --no-cache build-base busybox-static ca-certificates
+# A C compiler, for ring, libgit2 and libssh2; what OpenSSL's build takes beside it (perl, make, linux-headers); busybox, for its
+# nsenter.
+RUN apk add --no-cache build-base busybox-static ca-certificates linux-headers perl
 WORKDIR /src
 COPY . .
 # Rust's musl targets link statically. Of a binary that is not static, the last line makes no image.
 RUN cargo build --release --locked --bin nodecfg \
     && cp target/release/nodecfg /nodecfg \
-    && ! readelf --program-headers /nodecfg | grep -q INTERP
+    && ! readelf --program-headers /nodecfg | grep -q INTERP \
+    && mkdir /cache
 
 FROM scratch AS agent
 COPY --from=build /nodecfg /usr/bin/nodecfg
@@ -27,8 +29,13 @@ ENTRYPOINT ["/usr/bin/nodecfg"]
 
 FROM scratch AS nodecfg
 COPY --from=build /nodecfg /usr/bin/nodecfg
-# For API servers whose certificates are signed by a public authority.
+# For git servers, API servers and collectors whose certificates are signed by a public authority. OpenSSL was built with paths
+# of the stage before, and is told by the variable; mount another bundle there, or name it, for an authority of your own.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-ENV PATH=/usr/bin
+# The user has no home, and so no cache there.
+COPY --from=build --chown=65532:65532 /cache /var/cache/nodecfg
+ENV PATH=/usr/bin \
+    SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
+    NODECFG_CACHE_DIR=/var/cache/nodecfg
 USER 65532:65532
 ENTRYPOINT ["/usr/bin/nodecfg"]

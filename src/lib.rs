@@ -22,6 +22,7 @@ pub mod observed;
 pub mod plan;
 pub mod report;
 pub mod repository;
+pub mod review;
 pub mod rollout;
 pub mod sandbox;
 pub mod spelling;

@@ -1,4 +1,4 @@
-//! The permissions that the README asks for, and those that `nodecfg install` gives to agents, are enough, and nothing in
+//! The permissions that docs/security.md asks for, and those that `nodecfg install` gives to agents, are enough, and nothing in
 //! them is for nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use nodecfg::agent::signals::Announcement;
+use nodecfg::agent::state::Settings;
 use nodecfg::clock;
 use nodecfg::cluster::AgentClient;
 use nodecfg::cluster::agent::AgentClientOptions;
@@ -21,10 +22,11 @@ use nodecfg::names::{NamespaceName, NodeName, PoolName};
 use nodecfg::nodeconfig::{self, NodeConfigStatus};
 use nodecfg::sandbox::api::{Api, ApiOptions, Character, Rule, User};
 use nodecfg::sandbox::face::kubeconfig::Kubeconfig;
-use nodecfg::sandbox::face::serve::{Options, serve};
+use nodecfg::sandbox::face::serve::{Options, Serving, serve};
 use nodecfg::sandbox::face::wire::{ApiRequest, Wire};
 use nodecfg::sandbox::kubelets::{self, Kubelets};
 use nodecfg::sandbox::nodes;
+use nodecfg::sandbox::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "the-readmes-user";
@@ -57,10 +59,10 @@ fn rules_of(roles: impl IntoIterator<Item = Value>) -> Vec<Rule> {
     rules
 }
 
-/// The rules in the README's YAML block.
+/// The rules in the YAML block of docs/security.md.
 fn rules() -> Vec<Rule> {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let blocks: Vec<&str> = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md")).unwrap();
+    let blocks: Vec<&str> = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let rbac: Vec<&str> = blocks
         .into_iter()
         .filter(|block| block.contains("rbac.authorization.k8s.io"))
@@ -119,7 +121,7 @@ async fn the_readmes_roles_are_enough_and_no_more() {
         .filter(|entry| entry.status.is_some_and(|status| status == 403))
         .map(ToString::to_string)
         .collect();
-    assert!(refused.is_empty(), "the README's roles do not allow: {refused:#?}");
+    assert!(refused.is_empty(), "the page's roles do not allow: {refused:#?}");
     let used: BTreeSet<Grant> = entries
         .iter()
         .map(|entry| {
@@ -130,7 +132,7 @@ async fn the_readmes_roles_are_enough_and_no_more() {
     // A Node is read again only when somebody else changed it between plan and patch.
     let seldom = ("get".to_owned(), "nodes".to_owned(), String::new());
     let unused: Vec<&Grant> = granted.difference(&used).filter(|grant| **grant != seldom).collect();
-    assert!(unused.is_empty(), "the README's roles allow more than is used: {unused:?}, used: {used:?}");
+    assert!(unused.is_empty(), "the page's roles allow more than is used: {unused:?}, used: {used:?}");
 
     kubelets.stop().await;
 }
@@ -226,4 +228,163 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     let of = |request: &ApiRequest| (request.verb.to_owned(), request.resource.clone(), request.namespace.clone());
     let used: BTreeSet<Grant> = entries.iter().map(|entry| of(&entry.request)).collect();
     assert_eq!(used, granted);
+}
+
+/// A cluster with two nodes, and the program run against it as somebody with rules.
+struct Place {
+    embedded: Embedded,
+    // Lives as long as the cluster is served.
+    _serving: Serving,
+    home: tempfile::TempDir,
+}
+
+/// What a command is expected to end with.
+const OK: i32 = 0;
+const CHANGES: i32 = 1;
+
+/// What one command brought.
+#[derive(Debug)]
+struct Said {
+    command: String,
+    expected: i32,
+    exit: Option<i32>,
+    err: String,
+}
+
+impl Place {
+    async fn with(character: Character, rules: Vec<Rule>) -> Self {
+        let options = EmbeddedOptions {
+            character,
+            speed: 100.0,
+            images: 0,
+            // Much real time, so that a busy machine makes no kubelet look ill.
+            agents: Settings { health_timeout: Duration::from_secs(1000), ..Settings::default() },
+            log_agents: false,
+            ..EmbeddedOptions::default()
+        };
+        let specs = nodes::generic(2, &[PoolName::new("general").unwrap()], character.git_version()).unwrap();
+        let embedded = Embedded::start(options, specs).await.unwrap();
+        let user = User::with_rules("reconciler", rules);
+        let as_user = axum::middleware::map_request(move |mut request: axum::extract::Request| {
+            request.extensions_mut().insert(user.clone());
+            std::future::ready(request)
+        });
+        let serving =
+            serve(embedded.wire().wrap(embedded.api().router().layer(as_user)), Options::default()).await.unwrap();
+        let home = tempfile::tempdir().unwrap();
+        embedded.save_kubeconfig(&serving, &home.path().join("kubeconfig")).unwrap();
+        let place = Self { embedded, _serving: serving, home };
+        place.wants(31);
+        place
+    }
+
+    /// Makes the repository say something else.
+    fn wants(&self, pods: u32) {
+        let pool = self.home.path().join("repository/pools/general");
+        std::fs::create_dir_all(&pool).unwrap();
+        let text = format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nregistryPullQPS: {pods}\n\
+             authentication: {{x509: {{clientCAFile: /etc/kubernetes/pki/ca.crt}}}}\n"
+        );
+        std::fs::write(pool.join("kubelet.yaml"), text).unwrap();
+    }
+
+    async fn run(&self, command: &str, expected: i32) -> Said {
+        let mut nodecfg = Command::new(env!("CARGO_BIN_EXE_nodecfg"));
+        nodecfg.env_clear().current_dir(self.home.path()).args(command.split_whitespace());
+        nodecfg.args(["--worktree", "repository", "--kubeconfig", "kubeconfig"]);
+        let output = tokio::task::spawn_blocking(move || nodecfg.output()).await.unwrap().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        Said { command: command.to_owned(), expected, exit: output.status.code(), err }
+    }
+
+    /// Everything that a cron job and those who look after it do, until something goes wrong.
+    async fn whole_life(self) -> Vec<Said> {
+        let mut said = Vec::new();
+        for (pods, commands) in [
+            (31, [("diff", CHANGES), ("sync", OK), ("verify", OK), ("diff", OK)]),
+            // Over a ConfigMap that is there.
+            (32, [("diff", CHANGES), ("sync", OK), ("verify", OK), ("diff", OK)]),
+        ] {
+            self.wants(pods);
+            for (command, expected) in commands {
+                said.push(self.run(command, expected).await);
+                if said.last().is_some_and(|said| said.exit != Some(said.expected)) {
+                    self.embedded.stop(None).await;
+                    return said;
+                }
+            }
+        }
+        self.embedded.stop(None).await;
+        said
+    }
+}
+
+/// The rules as `deploy/cron` grants them.
+fn reconciler(character: Character) -> Vec<Rule> {
+    let objects = match character {
+        Character::V1_21 => install::reconciler_of_nodes(),
+        Character::V1_36 => install::reconciler(),
+    };
+    let roles = objects.into_iter().filter(|object| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole")));
+    rules_of(roles)
+}
+
+/// The rules without one verb on one resource, for each of them.
+fn without_one(rules: &[Rule]) -> Vec<(String, String, Vec<Rule>)> {
+    let mut all = Vec::new();
+    for (index, rule) in rules.iter().enumerate() {
+        for resource in &rule.resources {
+            for verb in &rule.verbs {
+                let mut left = rules.to_vec();
+                let mut others = rule.clone();
+                others.resources.retain(|other| other != resource);
+                let mut same = Rule { resources: vec![resource.clone()], ..rule.clone() };
+                same.verbs.retain(|other| other != verb);
+                left.splice(index..=index, [others, same]);
+                all.push((verb.clone(), resource.clone(), left));
+            }
+        }
+    }
+    all
+}
+
+/// Rights that only commands beyond a cron job's need: they are for saved plans.
+const FOR_SAVED_PLANS: [(&str, &str); 1] = [("get", "namespaces")];
+
+async fn nothing_can_be_left_out(character: Character, at_least: usize) {
+    let rules = reconciler(character);
+    let place = Place::with(character, rules.clone()).await;
+    for said in place.whole_life().await {
+        assert_eq!(said.exit, Some(said.expected), "{said:?}");
+        assert!(!said.err.contains("warn") && !said.err.contains("WARN"), "{said:?}");
+        assert!(!said.err.to_lowercase().contains("forbidden"), "{said:?}");
+    }
+    let every = without_one(&rules);
+    assert!(every.len() >= at_least, "{every:?}");
+    let mut unnoticed = Vec::new();
+    for (verb, resource, left) in every {
+        let said = Place::with(character, left).await.whole_life().await;
+        // Whoever has to grant it is told what: the verb and the resource, in a message or in a warning.
+        let told = said.iter().any(|said| {
+            let told = said.err.contains(&verb) && said.err.contains(&resource);
+            told && (said.exit != Some(said.expected) || said.err.contains("WARN"))
+        });
+        let last = said.last().unwrap();
+        eprintln!("without {verb} {resource}: {} ends with {:?}: {}", last.command, last.exit, last.err.trim());
+        if !told && !FOR_SAVED_PLANS.contains(&(verb.as_str(), resource.as_str())) {
+            unnoticed.push(format!("{verb} {resource}: {said:#?}"));
+        }
+    }
+    assert!(unnoticed.is_empty(), "nobody notices, or is told, when these are missing: {}", unnoticed.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_right_of_the_reconciler_is_for_nothing_where_nodes_carry_assignments() {
+    nothing_can_be_left_out(Character::V1_21, 11).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_right_of_the_reconciler_is_for_nothing_where_node_configs_do() {
+    nothing_can_be_left_out(Character::V1_36, 15).await;
 }

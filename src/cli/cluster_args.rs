@@ -89,6 +89,11 @@ impl ClusterArgs {
         ClusterReader::new(client, server, options)
     }
 
+    /// Whether the command line names a cluster.
+    pub(super) fn is_named(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some()
+    }
+
     /// The namespace that the command line names, if it names one.
     pub(super) fn named_namespace(&self) -> Option<&NamespaceName> {
         self.namespace.as_ref()
@@ -104,8 +109,13 @@ impl ClusterArgs {
 
 /// The labels that the pools' selectors look at: no others are kept of a node.
 pub(super) fn label_keys(desired: &Desired) -> LabelKeys {
-    let keys: BTreeSet<String> =
-        desired.pools.values().flat_map(|pool| pool.selector.keys()).map(str::to_owned).collect();
+    label_keys_of([desired])
+}
+
+/// The same for several revisions.
+pub(super) fn label_keys_of<'a>(revisions: impl IntoIterator<Item = &'a Desired>) -> LabelKeys {
+    let pools = revisions.into_iter().flat_map(|desired| desired.pools.values());
+    let keys: BTreeSet<String> = pools.flat_map(|pool| pool.selector.keys()).map(str::to_owned).collect();
     LabelKeys::Only(keys)
 }
 

@@ -1,21 +1,34 @@
-//! `nodecfg diff`: what a sync would do.
+//! `nodecfg diff`: what a change does, to a cluster or between two revisions.
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
+use super::against::{Against, declared, side};
+use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
-use super::repository_args::RepositoryArgs;
+use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, run};
-use crate::plan::Plan;
-use crate::report::{self, Format, plan_json, plan_markdown, plan_text};
+use crate::finding::Severity;
+use crate::kubelet::minor::NEWEST_RELEASED;
+use crate::report::{self, Format, findings, review as shown};
+use crate::review::{Review, moves, of_plan};
 
-/// Show what a sync would do: which fields change, what that does to running pods, on which nodes, in which order.
+/// Show what a sync or a merge would do: which fields change, what that does to running pods, on which nodes, in which order.
 ///
-/// Changes nothing. With -v each field says why it has its class of risk, and by which source. Ends with exit code 1 when there is something to change.
+/// Changes nothing. With --against it compares two revisions, and asks no cluster unless --kubeconfig or --context names one.
+/// With -v each field says why it has its class of risk, and by which source. Ends with exit code 1 when there is something to
+/// change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     repository: RepositoryArgs,
+    /// Compare with this revision of the repository instead of with a cluster. With --kubeconfig or --context, show also what
+    /// that does to the nodes of the cluster.
+    #[arg(long, value_name = "REV")]
+    against: Option<String>,
+    /// Keep markdown within so many characters, at least 2000, by leaving out details of the pools with the least risk; what
+    /// is left out is said. A comment on GitHub holds 65536.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(shown::LEAST_CHARS..))]
+    max_chars: Option<u32>,
     #[command(flatten)]
     allowances: Allowances,
     #[command(flatten)]
@@ -28,33 +41,97 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg diff                        the commit that is checked out here
+  nodecfg diff                        the commit that is checked out here, and the cluster
   nodecfg diff --rev origin/main      another revision
   nodecfg diff --worktree             uncommitted changes too
-  nodecfg diff -o markdown > diff.md  for a pull request";
+  nodecfg diff --against origin/main  what a merge changes, without a cluster
+  nodecfg diff --against origin/main -o markdown --max-chars 65536
+                                      the same as a comment on a pull request";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    if args.max_chars.is_some() && format != Format::Markdown {
+        return Err(Failure::usage("--max-chars is about markdown alone", "add -o markdown, or leave it out"));
+    }
     let loaded = args.repository.load(terminal).await?;
-    warn(&loaded, verbose, terminal)?;
-    let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
-    let reader = args.binding.bind(reader).await?;
-    let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
-    run::open(&run::scene(&loaded, &namespace, reader.server()), format, false, terminal)?;
-    let Planned { plan, .. } =
-        plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate())).await?;
-    terminal.record.planned(&plan);
-    warn_of_plan(&plan, &loaded, format, verbose, terminal)?;
-    write_plan(&plan, format, verbose, terminal)?;
-    Ok(if plan.has_changes() { Exit::Changes } else { Exit::Done })
+    let base = match &args.against {
+        Some(revision) => Some(Against::load(&args.repository, revision, terminal).await?),
+        None => None,
+    };
+    let review = match &base {
+        Some(base) if !args.cluster.is_named() => args.offline(base, &loaded, format, verbose, terminal)?,
+        base => args.online(base.as_ref(), &loaded, format, verbose, terminal).await?,
+    };
+    write(&review, format, args.max_chars, verbose, terminal)?;
+    Ok(if review.is_changed() { Exit::Changes } else { Exit::Done })
 }
 
-/// Writes a plan in any format.
-pub(super) fn write_plan(plan: &Plan, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<(), Failure> {
+impl Args {
+    /// Compares two revisions, and asks the kubelets that the pools declare what they do with the new one.
+    fn offline(
+        &self,
+        base: &Against,
+        loaded: &Loaded,
+        format: Format,
+        verbose: u8,
+        terminal: &mut Terminal,
+    ) -> Result<Review, Failure> {
+        let found = declared(loaded, self.repository.gate())?;
+        let mut review = base.compare(&side(&self.repository, loaded), loaded);
+        if matches!(format, Format::Text | Format::Markdown) {
+            writeln!(terminal.err, "{}\n", shown::opening(&review))?;
+            let told = found.iter().filter(|finding| finding.code != "not-in-git");
+            findings::remarks(&mut terminal.err, &loaded.snapshot, told, verbose > 0, terminal.err_width)?;
+        }
+        review.findings = found.into_iter().filter(|finding| finding.severity != Severity::Note).collect();
+        let undeclared = loaded.desired.pools.values().any(|pool| pool.kubelets.is_empty());
+        review.assumed_version = undeclared.then_some(NEWEST_RELEASED);
+        Ok(review)
+    }
+
+    /// Looks at the cluster, and at the base revision where there is one.
+    async fn online(
+        &self,
+        base: Option<&Against>,
+        loaded: &Loaded,
+        format: Format,
+        verbose: u8,
+        terminal: &mut Terminal,
+    ) -> Result<Review, Failure> {
+        warn(loaded, verbose, terminal)?;
+        let old = base.and_then(|base| base.desired());
+        let reader = self.cluster.reader(label_keys_of(old.into_iter().chain([&loaded.desired]))).await?;
+        let reader = self.binding.bind(reader).await?;
+        let namespace = self.cluster.namespace(&loaded.desired, &reader)?;
+        run::open(&run::scene(loaded, &namespace, reader.server()), format, false, terminal)?;
+        let options = self.allowances.options(namespace, self.repository.gate());
+        let Planned { plan, observed, .. } = plan(loaded, &reader, options).await?;
+        terminal.record.planned(&plan);
+        warn_of_plan(&plan, loaded, format, verbose, terminal)?;
+        let to = side(&self.repository, loaded);
+        Ok(match base {
+            None => of_plan(to, &plan),
+            Some(base) => {
+                let moved = old.map(|old| moves(old, &loaded.desired, &observed.nodes)).unwrap_or_default();
+                base.compare(&to, loaded).with_plan(&plan, moved)
+            }
+        })
+    }
+}
+
+/// Writes a review in any format.
+pub(super) fn write(
+    review: &Review,
+    format: Format,
+    max_chars: Option<u32>,
+    verbose: u8,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let max_chars = max_chars.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
     match format {
-        Format::Text => plan_text::write(&mut terminal.out, plan, verbose > 0)?,
-        Format::Markdown => plan_markdown::write(&mut terminal.out, plan)?,
-        Format::Json => report::json(&mut terminal.out, &plan_json::document(plan)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &plan_json::document(plan)?)?,
+        Format::Text => shown::text(&mut terminal.out, review, verbose > 0, terminal.out_width)?,
+        Format::Markdown => shown::markdown(&mut terminal.out, review, max_chars)?,
+        Format::Json => report::json(&mut terminal.out, &shown::document(review)?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &shown::document(review)?)?,
     }
     Ok(())
 }

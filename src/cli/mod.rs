@@ -10,6 +10,7 @@ use std::process::{ExitCode, Termination as _};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod actions;
+mod against;
 mod agent;
 mod cluster_args;
 mod completions;
@@ -18,6 +19,7 @@ mod diff;
 mod exit;
 mod explain;
 mod failure;
+mod git_args;
 mod install;
 mod logging;
 mod observe;
@@ -155,14 +157,14 @@ fn usage_message(error: &clap::Error) -> String {
 fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let format = cli.output.format();
     match cli.command {
-        Command::Validate(args) => validate::run(&args, cli.output.shape(), cli.verbose, terminal),
+        Command::Validate(args) => block_on_one(validate::run(&args, cli.output.shape(), cli.verbose, terminal)),
         Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
         Command::Crd(args) => crd::run(&args, format?, terminal),
         Command::Completions(args) => format.and_then(|_| completions::run(&args, terminal)),
-        Command::Diff(args) => block_on(diff::run(&args, format?, cli.verbose, terminal)),
-        Command::Sync(args) => block_on(sync::run(&args, format?, cli.verbose, terminal)),
-        Command::Verify(args) => block_on(verify::run(&args, format?, cli.verbose, terminal)),
+        Command::Diff(args) => block_on(run::unless_ended(diff::run(&args, format?, cli.verbose, terminal))),
+        Command::Sync(args) => block_on(run::unless_ended(sync::run(&args, format?, cli.verbose, terminal))),
+        Command::Verify(args) => block_on(run::unless_ended(verify::run(&args, format?, cli.verbose, terminal))),
         Command::Status(args) => block_on(status::run(&args, format?, terminal)),
         Command::Agent(args) => block_on_one(agent::run(*args, format?, terminal)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),

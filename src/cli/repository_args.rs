@@ -5,18 +5,19 @@ use std::path::PathBuf;
 use tracing::Instrument as _;
 
 use super::failure::Failure;
+use super::git_args::{GitArgs, Which};
 use super::signers_args::SignersArgs;
 use super::terminal::Terminal;
 use crate::desired::{Built, Checks, Desired, Kubelets, build};
 use crate::finding::{Finding, Gate};
 use crate::kubelet::Minor;
-use crate::repository::{OpenOptions, Snapshot, open};
+use crate::repository::Snapshot;
 use crate::telemetry::spans;
 
 /// The repository to read.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RepositoryArgs {
-    /// Folder of the configuration: a git repository, or a folder within one.
+    /// The repository: a folder in git or within it, https://host/path, ssh://user@host/path, user@host:path or file:///path.
     #[arg(value_name = "REPO", default_value = ".")]
     pub(super) path: PathBuf,
     /// Branch, tag or commit to read, instead of HEAD. Uncommitted changes are never part of it.
@@ -28,6 +29,8 @@ pub(super) struct RepositoryArgs {
     /// Only warn of what the kubelet would drop or misread without a word: unknown fields, duplicate keys, ambiguous values.
     #[arg(long)]
     pub(super) lenient: bool,
+    #[command(flatten)]
+    pub(super) git: GitArgs,
     #[command(flatten)]
     pub(super) signers: SignersArgs,
 }
@@ -43,18 +46,20 @@ pub(super) struct Loaded {
 impl RepositoryArgs {
     /// What is at HEAD of this repository.
     pub(super) fn of(path: &std::path::Path) -> Self {
-        Self { path: path.to_owned(), rev: None, worktree: false, lenient: false, signers: SignersArgs::default() }
+        Self {
+            path: path.to_owned(),
+            rev: None,
+            worktree: false,
+            lenient: false,
+            git: GitArgs::default(),
+            signers: SignersArgs::default(),
+        }
     }
 
     /// Reads the files of the revision.
-    async fn snapshot(&self, _terminal: &mut Terminal) -> Result<Snapshot, Failure> {
-        let options = OpenOptions {
-            path: self.path.clone(),
-            revision: self.rev.clone(),
-            worktree: self.worktree,
-            signers: self.signers.read()?,
-        };
-        open_repository(&options)
+    async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, Failure> {
+        let (revision, worktree, signers) = (self.rev.as_deref(), self.worktree, self.signers.read()?);
+        Which { repository: &self.path, revision, worktree, git: &self.git, signers }.snapshot(terminal).await
     }
 
     /// How strict nodecfg is beyond the kubelet.
@@ -83,11 +88,6 @@ impl RepositoryArgs {
             None => Err(Failure::Invalid { findings, snapshot: Box::new(snapshot) }),
         }
     }
-}
-
-/// Reads the files of a revision.
-pub(super) fn open_repository(options: &OpenOptions) -> Result<Snapshot, Failure> {
-    open(options).map_err(|error| Failure::Repository(Box::new(error)))
 }
 
 /// A Kubernetes version that configurations can be checked for: `1.36`, `v1.36.2`.

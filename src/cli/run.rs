@@ -1,5 +1,6 @@
 //! What `sync` and `verify` share while they run: who is told, how they are stopped, and what the end means.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::report::bars::{Bars, Foot};
 use crate::report::document::Document;
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
-use crate::report::{Format, findings, outcome, plan_json, plan_text, progress, summary};
+use crate::report::{Format, findings, outcome, progress, review as shown, summary};
+use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
 use crate::rollout::{PoolOutcome, StopReason};
@@ -59,6 +61,7 @@ impl Audience {
     /// Shows the plan, and makes ready to show its progress.
     pub(super) fn gather(
         plan: &Plan,
+        review: &Review,
         purpose: Purpose,
         format: Format,
         verbose: u8,
@@ -68,13 +71,13 @@ impl Audience {
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
                 let mut lines = JsonLines(terminal.another_out());
-                lines.document(start, "planned", plan_json::document(plan)?)?;
+                lines.document(start, "planned", shown::document(review)?)?;
                 Box::new(lines)
             }
             _ => {
                 match purpose {
-                    Purpose::Verify if verbose == 0 => plan_text::write_awaited(&mut terminal.out, plan)?,
-                    _ => plan_text::write(&mut terminal.out, plan, verbose > 0)?,
+                    Purpose::Verify if verbose == 0 => shown::awaited(&mut terminal.out, plan)?,
+                    _ => shown::text(&mut terminal.out, review, verbose > 0, terminal.out_width)?,
                 }
                 writeln!(terminal.out)?;
                 terminal.out.flush()?;
@@ -161,6 +164,25 @@ fn exit_of(execution: &Execution) -> Exit {
     }
 }
 
+/// Whether [`stop_on_signals`] decides what a signal means.
+static FOLLOWED: AtomicBool = AtomicBool::new(false);
+
+/// Does the work of a command, until a signal ends it: while a repository is fetched, the cluster is read, and wherever else
+/// nothing was changed that has to be finished.
+pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            result = &mut work => return result,
+            signal = signalled() => match signal {
+                Some(_) if !FOLLOWED.load(Ordering::Relaxed) => return Err(Failure::Interrupted),
+                Some(_) => {}
+                None => return work.await,
+            },
+        }
+    }
+}
+
 /// What cut a run short, if anything did, in the word that [`Failure::kind`] has for it.
 fn kind_of(execution: &Execution) -> Option<&'static str> {
     let interrupted = |pool: &PoolOutcome| pool.stopped == Some(StopReason::Interrupted);
@@ -176,6 +198,7 @@ fn kind_of(execution: &Execution) -> Option<&'static str> {
 /// Follows SIGINT and SIGTERM: the first lets what is in flight finish, the second ends at once.
 pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
+    FOLLOWED.store(true, Ordering::Relaxed);
     tokio::spawn(async move {
         let mut next = Stop::Gently;
         while let Some(signal) = signalled().await {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
+use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::repository_args::{Loaded, RepositoryArgs};
@@ -16,6 +17,7 @@ use crate::cluster::lease::{self, HeldLock, LockOptions};
 use crate::cluster::{ClusterReader, ClusterWriter};
 use crate::plan::Options;
 use crate::report::Format;
+use crate::review::of_plan;
 use crate::rollout::execute::{Rollout, Stop, execute};
 use crate::rollout::machine::Mode;
 use crate::telemetry::spans;
@@ -83,7 +85,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         let planned = plan(&loaded, &reader, options).await?;
         terminal.record.planned(&planned.plan);
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
-        diff::write_plan(&planned.plan, format, verbose, terminal)?;
+        let review = of_plan(side(&args.repository, &loaded), &planned.plan);
+        diff::write(&review, format, None, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
     } else {
@@ -138,7 +141,8 @@ impl Args {
         if plan.has_changes() {
             warn_of_plan(&plan, loaded, format, verbose, terminal)?;
         }
-        let mut audience = Audience::gather(&plan, Purpose::Sync, format, verbose, terminal)?;
+        let review = of_plan(side(&self.repository, loaded), &plan);
+        let mut audience = Audience::gather(&plan, &review, Purpose::Sync, format, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &loaded.desired,

@@ -4,7 +4,8 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::repository_args::{open_repository, parse_kubernetes_version};
+use super::git_args::{GitArgs, Which};
+use super::repository_args::parse_kubernetes_version;
 use super::signers_args::SignersArgs;
 use super::{Exit, Failure, Terminal, actions};
 use crate::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
@@ -14,7 +15,7 @@ use crate::kubelet::minor::NEWEST_RELEASED;
 use crate::report::findings::Texts;
 use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
 use crate::repository::signature::Signers;
-use crate::repository::{OpenOptions, Snapshot, SnapshotFile, read_file};
+use crate::repository::{Snapshot, SnapshotFile, read_file};
 
 /// Check repositories and KubeletConfiguration files, and report everything that is wrong with them.
 ///
@@ -24,7 +25,8 @@ use crate::repository::{OpenOptions, Snapshot, SnapshotFile, read_file};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folders of a configuration repository, KubeletConfiguration files, or - for standard input [default: .]
+    /// Repositories (folders, or addresses such as https://host/path), KubeletConfiguration files, or - for standard input
+    /// [default: .]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Also check the files named in this one, one a line; - for standard input.
@@ -44,6 +46,8 @@ pub(super) struct Args {
     #[arg(long)]
     worktree: bool,
     #[command(flatten)]
+    git: GitArgs,
+    #[command(flatten)]
     signers: SignersArgs,
 }
 
@@ -55,11 +59,10 @@ Examples:
   git ls-files '*kubelet*.yaml' | nodecfg validate --files-from -
   nodecfg validate -o sarif > nodecfg.sarif            for code scanning";
 
-pub(super) fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let targets = args.targets()?;
     let location = actions::location();
     let mut run = Run {
-        args,
         checks: args.checks(),
         alone: targets.len() == 1,
         verbose: verbose > 0,
@@ -69,8 +72,9 @@ pub(super) fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Termina
         signers: args.signers.read()?,
     };
     for target in &targets {
-        if target != Path::new("-") && target.is_dir() {
-            run.repository(target, terminal)?;
+        let which = Which { signers: run.signers.clone(), ..args.which(target) };
+        if target != Path::new("-") && (target.is_dir() || (!target.exists() && which.remote()?.is_some())) {
+            run.repository(which, terminal).await?;
         } else if args.worktree || args.rev.is_some() || args.signers.are_given() {
             return Err(Failure::usage(
                 format!(
@@ -116,6 +120,10 @@ impl Args {
         Ok(targets)
     }
 
+    fn which<'a>(&'a self, repository: &'a Path) -> Which<'a> {
+        Which { repository, revision: self.rev.as_deref(), worktree: self.worktree, git: &self.git, signers: None }
+    }
+
     fn checks(&self) -> Checks {
         let mut minors = self.kubernetes_version.clone();
         minors.sort_unstable();
@@ -132,8 +140,7 @@ impl Args {
 }
 
 /// One run over many targets. Nothing of a target is kept once it is reported.
-struct Run<'a> {
-    args: &'a Args,
+struct Run {
     checks: Checks,
     /// Whether there is one target only: then paths within a repository need not say which.
     alone: bool,
@@ -146,7 +153,7 @@ struct Run<'a> {
     signers: Option<Arc<Signers>>,
 }
 
-impl Run<'_> {
+impl Run {
     fn file(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
         let name = if path == Path::new("-") { "stdin".to_owned() } else { path.to_string_lossy().into_owned() };
         let mut report = FileReport { file: name.clone(), ..FileReport::default() };
@@ -166,15 +173,9 @@ impl Run<'_> {
         self.report(&Batch { root: "", files: &[report], findings: &[], texts: &texts }, terminal)
     }
 
-    fn repository(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
-        let (rev, worktree) = (self.args.rev.clone(), self.args.worktree);
-        let opened = open_repository(&OpenOptions {
-            path: path.to_owned(),
-            revision: rev,
-            worktree,
-            signers: self.signers.clone(),
-        });
-        let snapshot = match opened {
+    async fn repository(&mut self, which: Which<'_>, terminal: &mut Terminal) -> Result<(), Failure> {
+        let name = which.root();
+        let snapshot = match which.snapshot(terminal).await {
             Ok(snapshot) => snapshot,
             Err(Failure::Repository(error)) if !self.alone => {
                 let finding = Finding::error("repository", error.to_string()).help(error.help());
@@ -189,17 +190,17 @@ impl Run<'_> {
         }
         if desired.is_some_and(|desired| desired.pools.is_empty()) {
             findings.retain(|finding| finding.code != "no-pools");
-            let mut nothing = nothing_checked(&format!("{} has no pools", path.display()));
+            let mut nothing = nothing_checked(&format!("{name} has no pools"));
             if !snapshot.files.is_empty() {
                 // Most likely files on their own, which a folder alone does not say.
-                let help = format!("to check its files one by one: `nodecfg validate {}/*.yaml`", path.display());
+                let help = format!("to check its files one by one: `nodecfg validate {name}/*.yaml`");
                 nothing = nothing.help(help);
             }
             findings.insert(0, nothing);
         }
-        let prefix = if self.alone { String::new() } else { format!("{}/", path.display()) };
+        let prefix = if self.alone { String::new() } else { format!("{name}/") };
         let (files, others) = by_file(&snapshot, findings, checked, &prefix);
-        let root = if self.alone { path.to_string_lossy().into_owned() } else { String::new() };
+        let root = if self.alone { name } else { String::new() };
         let texts = Rooted { prefix: &prefix, snapshot: &snapshot };
         self.report(&Batch { root: &root, files: &files, findings: &others, texts: &texts }, terminal)
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn};
 use super::repository_args::RepositoryArgs;
@@ -9,6 +10,7 @@ use super::run::{self, Audience, Purpose};
 use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal};
 use crate::report::Format;
+use crate::review::of_plan;
 use crate::rollout::execute::{self, Rollout};
 use crate::rollout::machine::Mode;
 
@@ -45,7 +47,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);
-    let mut audience = Audience::gather(plan, Purpose::Verify, format, verbose, terminal)?;
+    let review = of_plan(side(&args.repository, &loaded), plan);
+    let mut audience = Audience::gather(plan, &review, Purpose::Verify, format, verbose, terminal)?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,

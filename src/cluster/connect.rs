@@ -95,6 +95,14 @@ pub enum ConnectError {
         /// Line and column where reading it failed.
         place: Option<(u64, u64)>,
     },
+    /// There is nothing in it, as in the file of a Secret without a value.
+    #[error("kubeconfig {} ({origin}) is empty", paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))]
+    Empty {
+        /// The file, or the files, all of them empty.
+        paths: Vec<PathBuf>,
+        /// Who named it: `--kubeconfig`, `$KUBECONFIG`.
+        origin: &'static str,
+    },
     /// The context does not exist.
     #[error("the kubeconfig has no context {context:?}; it has {}", list(known))]
     UnknownContext {
@@ -142,6 +150,10 @@ impl ConnectError {
         match self {
             Self::Unreadable { .. } => "check the path and its permissions",
             Self::Malformed { .. } => "check the file with: kubectl config view --kubeconfig <file>",
+            Self::Empty { .. } => {
+                "whatever writes the file had nothing to write: check that the Secret or variable it comes from has a value, and \
+                 that this run may read it (in CI, runs for forks may not)"
+            }
             Self::UnknownContext { .. } | Self::NoCurrentContext { .. } => {
                 "name one of these with --context, or set one with: kubectl config use-context <name>"
             }
@@ -242,6 +254,9 @@ async fn from_files(
         let malformed = || ConnectError::Malformed { path: path.clone(), place: None };
         let read = Kubeconfig::read_from(path).map_err(|error| unreadable(error, path, origin))?;
         merged = merged.merge(read).map_err(|_| malformed())?;
+    }
+    if merged.contexts.is_empty() && merged.clusters.is_empty() && merged.auth_infos.is_empty() {
+        return Err(ConnectError::Empty { paths: paths.to_vec(), origin });
     }
     let mut known: Vec<String> = merged.contexts.iter().map(|context| context.name.clone()).collect();
     known.sort();

@@ -88,9 +88,35 @@ async fn an_unknown_context_lists_those_that_exist() {
     assert_eq!(error.to_string(), "the kubeconfig has no context \"c\"; it has a, b");
     let error = connect(&options(&path, Some("a")), &environment()).await.expect_err("broken");
     assert_eq!(error.to_string(), "context \"a\" of the kubeconfig cannot be used: there is no cluster \"gone\"");
-    let path = write(&directory, "empty", "");
-    let error = connect(&options(&path, None), &environment()).await.expect_err("empty");
+    let path = write(&directory, "without", "clusters: [{name: a, cluster: {server: https://127.0.0.1}}]");
+    let error = connect(&options(&path, None), &environment()).await.expect_err("no context");
     assert_eq!(error.to_string(), "the kubeconfig names no current context; it has none");
+}
+
+#[tokio::test]
+async fn an_empty_file_is_called_empty() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // As the file of a Secret without a value, printed with or without a line's end, or made by `kubectl config view`.
+    for nothing in
+        ["", "\n", " \n\n", "---\n", "apiVersion: v1\nkind: Config\nclusters: null\ncontexts: null\nusers: null\n"]
+    {
+        let path = write(&directory, "empty", nothing);
+        let error = connect(&options(&path, None), &environment()).await.expect_err(nothing);
+        assert_eq!(error.to_string(), format!("kubeconfig {} (--kubeconfig) is empty", path.display()), "{nothing:?}");
+        assert!(error.help().contains("Secret"));
+        // With a context named, too: that it has no such context would be true, and no help.
+        let error = connect(&options(&path, Some("a")), &environment()).await.expect_err(nothing);
+        assert!(matches!(error, ConnectError::Empty { .. }), "{error}");
+    }
+    // Of several files one may be.
+    let (empty, full) = (write(&directory, "empty", ""), write(&directory, "full", TWO));
+    let both = |paths: [&Path; 2]| Environment {
+        kubeconfig: Some(std::env::join_paths(paths).expect("paths")),
+        ..environment()
+    };
+    connect(&ConnectOptions::default(), &both([&empty, &full])).await.expect("a client");
+    let error = connect(&ConnectOptions::default(), &both([&empty, &empty])).await.expect_err("empty");
+    assert!(error.to_string().ends_with("($KUBECONFIG) is empty"), "{error}");
 }
 
 #[tokio::test]

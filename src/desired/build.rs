@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::checked::{Checks, not_loaded, told_once};
+use super::checked::{Checks, Kubelets, not_loaded, told_once, withhold};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
 use super::{Desired, LabelSelector, POOL_LABEL, Pool, PoolTarget, read};
 use crate::document::{Document, PatchKind, Unread, kind_of_patch};
-use crate::finding::{Finding, Place, any_error};
+use crate::finding::{Finding, Gate, Place, Severity, any_error};
 use crate::names::{FleetName, PoolName};
 use crate::repository::{Snapshot, SnapshotFile};
 use crate::verdict::Verdict;
@@ -49,9 +49,31 @@ pub struct CheckedPool {
     pub verdicts: Vec<Verdict>,
 }
 
+/// What could be made of a snapshot, errors or not: to compare with, never to act upon.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// The pools that could be put together; unset when even the fleet cannot be named.
+    pub desired: Option<Desired>,
+    /// What is wrong.
+    pub errors: Vec<Finding>,
+}
+
+/// Reads as much of a snapshot as can be read.
+#[must_use]
+pub fn draft(snapshot: &Snapshot, gate: Gate) -> Draft {
+    let (desired, Built { findings, .. }) = read_all(snapshot, &Checks { gate, kubelets: Kubelets::OfNodes });
+    let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
+    Draft { desired, errors }
+}
+
 /// Reads what a snapshot asks for, with all findings, those of the snapshot itself among them.
 #[must_use]
 pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
+    let (desired, built) = read_all(snapshot, checks);
+    Built { desired: desired.filter(|_| !any_error(&built.findings)), ..built }
+}
+
+fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, Built) {
     let mut files = Files {
         snapshot,
         checks,
@@ -64,8 +86,9 @@ pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
     let desired = files.desired();
     files.report_unused();
     // A file that several pools use may have been found wanting for each.
-    let findings = told_once(files.findings);
-    Built { desired: desired.filter(|_| !any_error(&findings)), findings, checked: files.pools }
+    let mut findings = told_once(files.findings);
+    withhold(&mut findings, |file| snapshot.text(file).map(AsRef::as_ref));
+    (desired, Built { desired: None, findings, checked: files.pools })
 }
 
 /// The files of a snapshot, each read and reported on once.
@@ -160,6 +183,8 @@ impl Files<'_> {
             }
             return None;
         };
+        let fleet_file = has(FLEET_FILE).then(|| FLEET_FILE.to_owned());
+        let mut files: BTreeSet<String> = fleet_file.into_iter().chain(has_pool.then(|| pool_path.clone())).collect();
         let target = if spec.kubelet.local {
             self.report_local(&spec, has_kubelet.then_some(kubelet_path));
             PoolTarget::Local
@@ -179,7 +204,8 @@ impl Files<'_> {
                 let verdicts = not_loaded(minors);
                 self.pools.push(CheckedPool { name: name.clone(), path: kubelet_path.clone(), declared, verdicts });
             }
-            let (layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
+            let (mut layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
+            files.extend(layers.paths.drain(..));
             let (rendered, verdicts) =
                 render(&layers, fleet, &name, path, minors, self.checks.gate, &mut self.findings)?;
             self.pools.push(CheckedPool { name: name.clone(), path: rendered.path.clone(), declared, verdicts });
@@ -188,7 +214,7 @@ impl Files<'_> {
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let policy = spec.rollout.policy(&defaults.rollout);
         let kubelets = spec.kubernetes_version;
-        Some(Pool { name, selector, priority: spec.priority, policy, target, kubelets, place })
+        Some(Pool { name, selector, priority: spec.priority, policy, target, kubelets, place, files })
     }
 
     /// What a `pool.yaml` says, and whether it is without errors.
@@ -216,21 +242,24 @@ impl Files<'_> {
     /// them are findings and do not stop the merge.
     fn layers(&mut self, folder: &str, spec: &NodePoolSpec, kubelet: Option<&str>) -> Option<Layers> {
         let mut complete = true;
-        let (mut files, mut patches) = (Vec::new(), Vec::new());
+        let (mut files, mut patches, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         let base = spec.kubelet.base.as_ref().map(|base| self.referred(folder, base));
         for path in base.into_iter().chain(kubelet.map(|path| Some(path.to_owned()))) {
+            paths.extend(path.clone());
             match path.and_then(|path| self.file(&path)) {
                 Some(document) => files.push(document),
                 None => complete = false,
             }
         }
         for patch in &spec.kubelet.patches {
-            match self.referred(folder, patch).and_then(|path| self.patch(&path)) {
+            let path = self.referred(folder, patch);
+            paths.extend(path.clone());
+            match path.and_then(|path| self.patch(&path)) {
                 Some(document) => patches.push(document),
                 None => complete = false,
             }
         }
-        complete.then_some(Layers { files, patches })
+        complete.then_some(Layers { files, patches, paths })
     }
 
     /// The path from the root of a file that is named from a folder; a finding when it names none.

@@ -2,13 +2,16 @@
 //! that. The same for a file on its own and for what a pool's files render to.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use super::kubelet_file;
 use crate::advice;
 use crate::document::{Document, Parsed, Unread};
-use crate::finding::{Finding, Gate, merged, sort};
+use crate::finding::{Finding, Gate, Place, merged, sort};
 use crate::kubelet::Minor;
 use crate::kubelet::rules::{self, RuleStage};
+use crate::kubelet::secrets;
 use crate::verdict::{Stage, Verdict, assess, dropped_fields, findings};
 
 /// What nodecfg finds by itself and a kubelet's decoder refuses too, at the same field.
@@ -65,6 +68,7 @@ pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Gate) -> Check
     let Some(document) = document else {
         let verdicts = if unread == Some(Unread::Malformed) { not_loaded(minors) } else { Vec::new() };
         gate.apply(&mut found);
+        withhold(&mut found, |_| Some(text));
         return Checked { verdicts, findings: found };
     };
     kubelet_file::check_header(&document, &mut found);
@@ -72,6 +76,7 @@ pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Gate) -> Check
     let rendered = check_document(&document, minors);
     found.extend(rendered.findings);
     gate.apply(&mut found);
+    withhold(&mut found, |_| Some(text));
     Checked { verdicts: rendered.verdicts, findings: told_once(found) }
 }
 
@@ -83,6 +88,41 @@ pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
     found.extend(dropped_fields(document, minors));
     found.extend(advice::review(document, &verdicts));
     Checked { verdicts, findings: found }
+}
+
+/// Takes out of findings what they quote of values that may be secrets. `text_of` gives the text of a file.
+pub(super) fn withhold<'t>(findings: &mut [Finding], text_of: impl Fn(&str) -> Option<&'t str>) {
+    let mut lines: BTreeMap<Arc<str>, Vec<RangeInclusive<usize>>> = BTreeMap::new();
+    for finding in findings {
+        let text = finding.place.as_ref().and_then(|place| text_of(&place.file));
+        let among = |place: &Place| {
+            let lines =
+                lines.entry(Arc::clone(&place.file)).or_insert_with(|| text.map(secrets::lines).unwrap_or_default());
+            lines.iter().any(|lines| lines.contains(&place.line))
+        };
+        let secret = finding.field.as_deref().is_some_and(secrets::is_secret);
+        if !finding.place.as_ref().is_some_and(among) && !secret {
+            continue;
+        }
+        if finding.code == "ambiguous-scalar" {
+            // It says what each reader makes of the value.
+            "a value without quotes is one thing to the kubelet and another to readers of YAML 1.2"
+                .clone_into(&mut finding.message);
+            finding.label = String::new();
+            finding.help = Some("put it in quotes".to_owned());
+            continue;
+        }
+        let value = finding.place.as_ref().zip(text).and_then(|(place, text)| {
+            text.get(place.offset..place.offset + place.len).filter(|value| value.len() > 1 && !value.contains(':'))
+        });
+        let without = |sentence: &str| {
+            let masked = secrets::masked(sentence);
+            value.map_or(masked.clone(), |value| masked.replace(value, secrets::NOT_SHOWN))
+        };
+        finding.message = without(&finding.message);
+        finding.label = without(&finding.label);
+        finding.help = finding.help.as_deref().map(without);
+    }
 }
 
 /// Orders findings and leaves out what others say as well: a value that the kubelets' decoder refuses needs no second

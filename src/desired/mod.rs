@@ -1,7 +1,7 @@
 //! What a revision asks for: pools, the nodes they select, how to roll out, and the one configuration that each pool's
 //! nodes shall run. Pure: made from a [`Snapshot`](crate::repository::Snapshot), knows no cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -26,7 +26,7 @@ mod scenarios;
 pub mod schema;
 pub mod selector;
 
-pub use build::{Built, CheckedPool, DEFAULT_FLEET, FLEET_FILE, build};
+pub use build::{Built, CheckedPool, DEFAULT_FLEET, Draft, FLEET_FILE, build, draft};
 pub use checked::{Checked, Checks, Kubelets, check_document, check_file, told_once};
 pub use hash::ContentHash;
 pub use selector::LabelSelector;
@@ -64,6 +64,9 @@ pub struct Pool {
     pub kubelets: Vec<Minor>,
     /// Where the pool is declared: `pool.yaml`, or the `kubelet.yaml` of a pool without one.
     pub place: Place,
+    /// The files that it is made from, by path from the root of the snapshot: those of the fleet and the pool, base and
+    /// patches.
+    pub files: BTreeSet<String>,
 }
 
 /// What a pool's nodes shall run.

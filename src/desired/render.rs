@@ -22,6 +22,8 @@ pub(super) struct Layers {
     pub files: Vec<Arc<Document>>,
     /// Patches of either kind.
     pub patches: Vec<Arc<Document>>,
+    /// Where all of them are in the snapshot.
+    pub paths: Vec<String>,
 }
 
 /// Lays the files over each other. `None` when an error was found.

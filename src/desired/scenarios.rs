@@ -41,7 +41,13 @@ fn config<'d>(desired: &'d Desired, pool: &str) -> &'d Rendered {
 
 fn examples(folder: &str) -> Snapshot {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(folder);
-    let options = crate::repository::OpenOptions { path: root, revision: None, worktree: true, signers: None };
+    let options = crate::repository::OpenOptions {
+        path: root,
+        folder: crate::repository::Folder::default(),
+        revision: None,
+        worktree: true,
+        signers: None,
+    };
     crate::repository::open(&options).expect("the example can be read")
 }
 

@@ -161,6 +161,20 @@ pub fn objects(installation: &Installation) -> Vec<Value> {
     objects
 }
 
+/// The reconciler's ServiceAccount and roles, where NodeConfigs carry the assignments: part of [`objects`], and what
+/// `deploy/cron/rbac.yaml` is made of.
+#[must_use]
+pub fn reconciler() -> Vec<Value> {
+    rbac::reconciler(NAMESPACE)
+}
+
+/// The same where Nodes do: what `deploy/cron-node/rbac.yaml` is made of. ConfigMaps and the Lease are in kube-system then,
+/// unless something else is said.
+#[must_use]
+pub fn reconciler_of_nodes() -> Vec<Value> {
+    rbac::reconciler_of_nodes(NAMESPACE, "kube-system")
+}
+
 /// The CustomResourceDefinition of NodeConfig.
 fn definition() -> Value {
     let mut definition = nodeconfig::definition();

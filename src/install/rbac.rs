@@ -13,17 +13,27 @@ const IDENTITY: Rule<'_> = ("", &["namespaces"], &["get"]);
 /// Knows the cluster by its namespace kube-system, reads and watches Nodes and NodeConfigs, writes what a NodeConfig wants, creates ConfigMaps, holds the lock, and tells in
 /// Events what it did. It writes no status and deletes nothing.
 pub(super) fn reconciler(namespace: &str) -> Vec<Value> {
-    let subject = service_account_subject(RECONCILER, namespace);
     let in_cluster: &[Rule<'_>] = &[
         ("", &["nodes"], &["get", "list", "watch"]),
         ("nodecfg.dev", &["nodeconfigs"], &["get", "list", "watch", "create", "patch"]),
         IDENTITY,
     ];
+    reconciler_with(in_cluster, namespace, namespace)
+}
+
+/// The same where the Nodes themselves carry what is wanted. `namespace` is that of ConfigMaps and the Lease.
+pub(super) fn reconciler_of_nodes(account_namespace: &str, namespace: &str) -> Vec<Value> {
+    let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["get", "list", "watch", "patch"]), IDENTITY];
+    reconciler_with(in_cluster, account_namespace, namespace)
+}
+
+fn reconciler_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(RECONCILER, account_namespace);
     let in_namespace: &[Rule<'_>] = &[
         ("", &["configmaps"], &["get", "list", "create"]),
         ("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
     ];
-    let mut objects = vec![service_account(RECONCILER, namespace, "reconciler")];
+    let mut objects = vec![service_account(RECONCILER, account_namespace, "reconciler")];
     objects.extend(granted(RECONCILER, "reconciler", None, in_cluster, &subject));
     objects.extend(granted(RECONCILER, "reconciler", Some(namespace), in_namespace, &subject));
     objects.extend(granted(&format!("{RECONCILER}-events"), "reconciler", Some("default"), EVENTS, &subject));

@@ -61,6 +61,26 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
     u64::try_from(nanoseconds(text)?).map(Duration::from_nanos).map_err(|_| "is negative")
 }
 
+/// Writes a duration so that it reads back the same, without units that are zero: `1h30m`, `1m30s`, `0.5s`, `0s`.
+#[must_use]
+pub fn written(duration: Duration) -> String {
+    let whole = duration.as_secs();
+    let (hours, minutes, seconds, nanos) = (whole / 3600, whole / 60 % 60, whole % 60, duration.subsec_nanos());
+    let mut text = String::new();
+    for (number, unit) in [(hours, 'h'), (minutes, 'm')] {
+        if number > 0 {
+            text.push_str(&format!("{number}{unit}"));
+        }
+    }
+    if nanos > 0 {
+        let fraction = format!("{nanos:09}");
+        text.push_str(&format!("{seconds}.{}s", fraction.trim_end_matches('0')));
+    } else if seconds > 0 || text.is_empty() {
+        text.push_str(&format!("{seconds}s"));
+    }
+    text
+}
+
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
@@ -68,6 +88,22 @@ fn digits(text: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for (nanos, text) in [
+            (0, "0s"),
+            (30_000_000_000, "30s"),
+            (90_000_000_000, "1m30s"),
+            (600_000_000_000, "10m"),
+            (3_605_000_000_000, "1h5s"),
+            (1_500_000_000, "1.5s"),
+            (60_000_000_001, "1m0.000000001s"),
+        ] {
+            assert_eq!(written(Duration::from_nanos(nanos)), text);
+            assert_eq!(parse(text), Ok(Duration::from_nanos(nanos)));
+        }
+    }
 
     #[test]
     fn as_go_reads_them() {

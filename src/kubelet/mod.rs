@@ -15,6 +15,7 @@ pub mod quantity;
 pub mod risk;
 pub mod rules;
 pub mod schema;
+pub mod secrets;
 pub mod strconv;
 pub mod table;
 pub mod tls;

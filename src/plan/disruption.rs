@@ -15,6 +15,7 @@ use crate::contract::ConfigSource;
 use crate::desired::{Pool, PoolTarget};
 use crate::document::{Document, FieldChange, Node as Value, changes};
 use crate::kubelet::risk::{self, Class, Risk, StateFile};
+use crate::kubelet::secrets;
 use crate::names::PoolName;
 use crate::observed::Node;
 
@@ -69,16 +70,39 @@ impl ChangeSet {
 impl Disruption {
     /// Sums up the changes of a pool that allows no more than `allowed`.
     fn of(sets: &[ChangeSet], allowed: Class) -> Self {
-        let risks = || sets.iter().flat_map(|set| &set.fields).filter_map(|field| field.risk.as_ref());
-        let worst = risks().map(|risk| risk.class).max();
-        let state_files: BTreeSet<StateFile> = risks().flat_map(|risk| risk.state_files.iter().copied()).collect();
+        let fields: Vec<&ChangedField> = sets.iter().flat_map(|set| &set.fields).collect();
+        Self {
+            unknown: sets.iter().filter(|set| !set.has_risk()).map(|set| set.nodes).sum(),
+            ..Self::of_fields(fields, allowed)
+        }
+    }
+
+    /// Sums up the changes of fields for a pool that allows no more than `allowed`, whichever nodes have them.
+    #[must_use]
+    pub fn of_fields<'a>(fields: impl IntoIterator<Item = &'a ChangedField>, allowed: Class) -> Self {
+        let risks: Vec<&Risk> = fields.into_iter().filter_map(|field| field.risk.as_ref()).collect();
+        let worst = risks.iter().map(|risk| risk.class).max();
+        let state_files: BTreeSet<StateFile> = risks.iter().flat_map(|risk| risk.state_files.iter().copied()).collect();
         Self {
             worst,
             state_files: state_files.into_iter().collect(),
-            unknown: sets.iter().filter(|set| !set.has_risk()).map(|set| set.nodes).sum(),
+            unknown: 0,
             refused: worst.is_some_and(|worst| worst > allowed),
         }
     }
+}
+
+/// Which fields change from one configuration to another, and what each change does. One that is not known stands for a
+/// configuration without fields, from or to which no risk is known.
+#[must_use]
+pub fn changed_fields(old: Option<&Document>, new: Option<&Document>) -> Vec<ChangedField> {
+    let field = |change: FieldChange| {
+        // First, so that whoever checks the plan comes to the same risk.
+        let change = withheld(change);
+        let risk = old.zip(new).map(|(old, new)| risk_of(&change, old, new));
+        ChangedField { change, risk }
+    };
+    changes(old, new).into_iter().map(field).collect()
 }
 
 impl Plan {
@@ -146,16 +170,22 @@ pub(super) fn assess<'a>(
         .into_iter()
         .map(|(from, nodes)| {
             let old = from.as_ref().and_then(|source| shelf.document(source));
-            let field = |change: FieldChange| {
-                let risk = old.as_ref().zip(new).map(|(old, new)| risk_of(&change, old, new));
-                ChangedField { change, risk }
-            };
-            let fields = changes(old.as_ref(), new).into_iter().map(field).collect();
+            let fields = changed_fields(old.as_ref(), new);
             ChangeSet { from, nodes, from_known: old.is_some(), fields }
         })
         .collect();
     let disruption = Disruption::of(&sets, pool.policy.allow_disruption);
     (sets, disruption)
+}
+
+/// A change as it may be shown: that a value changes which may be a secret, not to what.
+fn withheld(mut change: FieldChange) -> FieldChange {
+    if secrets::is_secret(&change.path) {
+        for value in change.old.iter_mut().chain(&mut change.new) {
+            secrets::NOT_SHOWN.clone_into(value);
+        }
+    }
+    change
 }
 
 /// What the table says of a change, but for state files that neither configuration makes anything of.
@@ -169,7 +199,8 @@ fn risk_of(change: &FieldChange, old: &Document, new: &Document) -> Risk {
 }
 
 /// The way out of a refusal.
-pub(super) fn way_out(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
+#[must_use]
+pub fn way_out(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
     let allow = format!("set spec.rollout.allowDisruption: {worst} in pools/{pool}/pool.yaml");
     let first = match worst {
         Class::None | Class::Restart => String::new(),
@@ -186,7 +217,7 @@ pub(super) fn way_out(pool: &PoolName, worst: Class, state_files: &[StateFile]) 
         }
         Class::Never => "take it back. If no pod of these nodes matters, ".to_owned(),
     };
-    format!("{first}{allow}. `nodecfg diff -v` says why")
+    format!("{first}{allow}")
 }
 
 #[cfg(test)]

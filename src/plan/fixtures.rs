@@ -1,6 +1,6 @@
 //! Small fleets and clusters for tests of planning and rollouts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
@@ -68,6 +68,7 @@ pub(crate) fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
         target: PoolTarget::Config(Box::new(rendered(name, max_pods))),
         kubelets: Vec::new(),
         place: Place::whole_file(format!("pools/{name}/pool.yaml")),
+        files: BTreeSet::new(),
     }
 }
 

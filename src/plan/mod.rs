@@ -31,6 +31,7 @@ mod problem;
 mod questions;
 mod verdicts;
 mod waves;
+mod why;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -43,7 +44,7 @@ mod verdicts_tests;
 
 pub use check::{Violation, check};
 pub use decide::{Decision, back_patch, is_available};
-pub use disruption::{ChangeSet, ChangedField, Disruption};
+pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, membership};
 pub use problem::Problem;
@@ -100,7 +101,8 @@ pub struct ConfigMapPlan {
     pub pool: PoolName,
     /// Hash of its content.
     pub hash: ContentHash,
-    /// Its content under the key `kubelet`: canonical YAML.
+    /// Its content under the key `kubelet`: canonical YAML. Never serialised, as it may hold secrets; `hash` stands for it.
+    #[serde(skip_serializing)]
     pub kubelet: String,
     /// The pool's `kubelet.yaml` in the repository.
     pub path: String,

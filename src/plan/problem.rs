@@ -198,7 +198,9 @@ impl Problem {
                                         configuration (any field will do): that has another name, and is rolled out within \
                                         the budget"
                 .to_owned(),
-            Self::TooDisruptive { pool, worst, state_files, .. } => disruption::way_out(pool, *worst, state_files),
+            Self::TooDisruptive { pool, worst, state_files, .. } => {
+                format!("{}. `nodecfg diff -v` says why", disruption::way_out(pool, *worst, state_files))
+            }
             Self::Refused { pool, kubelets, .. } => {
                 let minors: Vec<String> = kubelets.iter().map(ToString::to_string).collect();
                 format!(

@@ -64,6 +64,38 @@ impl Foot {
     }
 }
 
+/// One line at the foot, for as long as it lives: what is waited for before there is anything to roll out.
+#[derive(Debug)]
+pub struct FootLine {
+    foot: Foot,
+    bar: ProgressBar,
+}
+
+impl FootLine {
+    /// An empty line.
+    #[must_use]
+    pub fn new(foot: &Foot) -> Self {
+        let bar = foot.bars.add(ProgressBar::new_spinner());
+        bar.set_style(ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        foot.drawn.store(true, Ordering::Relaxed);
+        Self { foot: foot.clone(), bar }
+    }
+
+    /// Replaces the line.
+    pub fn show(&self, text: &str) {
+        self.bar.set_message(text.to_owned());
+        self.bar.tick();
+    }
+}
+
+impl Drop for FootLine {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        self.foot.bars.remove(&self.bar);
+        self.foot.drawn.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Default for Foot {
     fn default() -> Self {
         Self::new()

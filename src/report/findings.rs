@@ -15,6 +15,7 @@ use super::style::{bad, good, quiet, warning};
 use crate::finding::{Finding, Place, Severity};
 use crate::kubelet::Minor;
 use crate::kubelet::rules::{self, RuleStage};
+use crate::kubelet::secrets;
 use crate::repository::Snapshot;
 
 /// The texts that findings point into.
@@ -49,7 +50,8 @@ impl<'a> Shown<'a> {
         let source = finding.place.as_ref().and_then(|place| {
             let text = texts.text_of(&place.file)?;
             // A file that is empty or a place that is the whole file has nothing to underline.
-            (place.offset.saturating_add(place.len) <= text.len() && !text.is_empty() && shows(text, finding))
+            let shown = !text.is_empty() && shows(text, finding) && !shows_secrets(text, finding);
+            (place.offset.saturating_add(place.len) <= text.len() && shown)
                 .then(|| NamedSource::new(&place.file, text.to_string()).with_language("yaml"))
         });
         let elsewhere =
@@ -75,6 +77,17 @@ fn shows(text: &str, finding: &Finding) -> bool {
     places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).all(|place| {
         let lines = text.lines().skip(place.line.saturating_sub(2));
         lines.take(3).all(|line| line.len() <= MAX_LINE)
+    })
+}
+
+/// Whether a value that may be a secret stands in the lines that a finding points at, or beside them.
+fn shows_secrets(text: &str, finding: &Finding) -> bool {
+    let secret = secrets::lines(text);
+    let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
+    places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).any(|place| {
+        let spanned = text.get(place.offset..place.offset.saturating_add(place.len)).unwrap_or_default();
+        let (first, last) = (place.line.saturating_sub(1), place.line + spanned.matches('\n').count() + 1);
+        secret.iter().any(|lines| *lines.start() <= last && first <= *lines.end())
     })
 }
 

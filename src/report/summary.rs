@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use comfy_table::{Table, presets};
 
 use super::explain;
-use super::plan_text::reason;
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
 use super::{count, duration, names};
@@ -139,7 +138,7 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
             End::Failed { failure: Failure::TimedOut { waiting }, .. } => ("timed out", waiting.to_string()),
             End::Failed { failure: Failure::Refused { error }, .. } => ("failed", error.clone()),
             End::Refused { error } => ("refused", error.clone()),
-            End::LeftAlone { why } if why.is_blocked() => ("blocked", reason(why)),
+            End::LeftAlone { why } if why.is_blocked() => ("blocked", why.to_string()),
             End::Changed { to } => {
                 ("changed", format!("somebody else points it at {} now; it was left so", source::full(to.as_ref())))
             }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::AddressError;
+use super::remote::RemoteError;
 use super::signature::Unverified;
 
 /// A repository could not be opened or read.
@@ -59,6 +61,29 @@ pub enum RepositoryError {
         /// The folder from the root of the repository.
         folder: String,
     },
+    /// The folder is not part of the repository.
+    #[error(
+        "revision {revision} has no folder {folder:?}: {submodule:?} is a submodule, which nodecfg does not read into"
+    )]
+    FolderInSubmodule {
+        /// The revision.
+        revision: String,
+        /// The folder from the root of the repository.
+        folder: String,
+        /// The submodule.
+        submodule: String,
+    },
+    /// A repository on a server cannot be read.
+    #[error("cannot read {address}: {source}")]
+    Remote {
+        /// The address, as people may see it.
+        address: String,
+        /// Why.
+        source: Box<RemoteError>,
+    },
+    /// The address of a repository cannot be used.
+    #[error("{0}")]
+    Address(#[from] AddressError),
     /// There are more files than nodecfg reads.
     #[error("{} holds too much: more than {files} YAML and JSON files, or more than {bytes} bytes of them", path.display())]
     TooLarge {
@@ -119,7 +144,14 @@ impl RepositoryError {
             Self::NoSuchFolder { .. } => {
                 "commit it, choose another with --rev, or pass --worktree to read uncommitted files".to_owned()
             }
-            Self::TooLarge { .. } => "name the folder that holds the configuration".to_owned(),
+            Self::FolderInSubmodule { submodule, .. } => {
+                format!("name the repository of the submodule {submodule} itself")
+            }
+            Self::Remote { source, .. } => source.help(),
+            Self::Address(error) => error.help().to_owned(),
+            Self::TooLarge { .. } => {
+                "name the folder that holds the configuration, with --path when it is within a repository".to_owned()
+            }
             Self::NotTrusted { path } => format!("run: git config --global --add safe.directory {}", path.display()),
             Self::NothingSigned { worktree: true, .. } => "leave out --worktree or --verify-commits".to_owned(),
             Self::NothingSigned { .. } => "name a git repository, or leave out --verify-commits".to_owned(),

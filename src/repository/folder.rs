@@ -8,7 +8,7 @@ use walkdir::WalkDir;
 
 use super::links::{Entry, Followed, follow};
 use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
-use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
+use super::{MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 
 /// The deepest folder that is entered.
 const MAX_DEPTH: usize = 32;
@@ -20,9 +20,13 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
     let repository = repository.filter(|repository| !repository.is_path_ignored(root).unwrap_or(false));
     let mut entries = BTreeMap::new();
     let mut walk = WalkDir::new(root).min_depth(1).max_depth(MAX_DEPTH).follow_links(false).into_iter();
-    let mut candidates = 0_usize;
+    let (mut candidates, mut seen) = (0_usize, 0_usize);
     let mut findings = Vec::new();
     while let Some(next) = walk.next() {
+        seen += 1;
+        if seen > MAX_ENTRIES {
+            return Err(too_much(root));
+        }
         let item = match next {
             Ok(item) => item,
             Err(error) => {

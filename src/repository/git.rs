@@ -9,7 +9,7 @@ use super::folder::relative;
 use super::links::{Entry, Followed, follow};
 use super::signature::{SignedCommit, Signer, Signers};
 use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
-use super::{MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
+use super::{MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 use crate::finding::Finding;
 use crate::names::CommitId;
 
@@ -34,37 +34,65 @@ pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryErro
     }
 }
 
-/// Reads the folder `root` of a commit, HEAD unless a revision is given.
+/// Reads a folder of a commit, HEAD unless a revision is given: `folder` below `root`.
 pub(super) fn read(
     repository: &Repository,
     root: &Path,
+    folder: &str,
+    revision: Option<&str>,
+    signers: Option<&Signers>,
+) -> Result<Snapshot, RepositoryError> {
+    let commit = commit(repository, root, revision)?;
+    let prefix = [prefix(repository, root), folder.to_owned()];
+    let prefix = prefix.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+    let mut snapshot = read_commit(repository, root, &prefix, commit.id(), revision, signers)?;
+    if revision.is_none() {
+        snapshot.findings.extend(uncommitted(repository, &prefix, &short(commit.id())));
+    }
+    Ok(snapshot)
+}
+
+fn short(id: Oid) -> String {
+    id.to_string().chars().take(10).collect()
+}
+
+/// Reads the folder `prefix` of a commit. `root` and `revision` are what errors call the repository and the commit.
+pub(super) fn read_commit(
+    repository: &Repository,
+    root: &Path,
+    prefix: &str,
+    id: Oid,
     revision: Option<&str>,
     signers: Option<&Signers>,
 ) -> Result<Snapshot, RepositoryError> {
     let failed = |operation: &'static str| {
         move |source: git2::Error| RepositoryError::Git { operation, path: root.to_owned(), source }
     };
-    let commit = commit(repository, root, revision)?;
+    let commit = repository.find_commit(id).map_err(failed("find the commit"))?;
     // Before anything of it is read.
     let signer = signers.map(|signers| signer(repository, root, &commit, signers)).transpose()?;
-    let id = commit.id().to_string();
-    let short: String = id.chars().take(10).collect();
-    let prefix = prefix(repository, root);
     let mut tree = commit.tree().map_err(failed("read the commit's tree"))?;
     if !prefix.is_empty() {
-        let missing = || RepositoryError::NoSuchFolder {
-            revision: revision.map_or_else(|| format!("HEAD ({short})"), str::to_owned),
-            folder: prefix.clone(),
+        let name = || revision.map_or_else(|| format!("HEAD ({})", short(id)), str::to_owned);
+        tree = match folder_of(repository, &tree, prefix).map_err(failed("read the folder's tree"))? {
+            Found::Folder(tree) => tree,
+            Found::Submodule(submodule) => {
+                return Err(RepositoryError::FolderInSubmodule {
+                    revision: name(),
+                    folder: prefix.to_owned(),
+                    submodule,
+                });
+            }
+            Found::Nothing => {
+                return Err(RepositoryError::NoSuchFolder { revision: name(), folder: prefix.to_owned() });
+            }
         };
-        let entry = tree.get_path(Path::new(&prefix)).map_err(|_| missing())?;
-        let object = entry.to_object(repository).map_err(failed("read the folder's tree"))?;
-        tree = object.into_tree().map_err(|_| missing())?;
     }
-    let mut walk = Walk { repository, entries: BTreeMap::new(), candidates: 0, findings: Vec::new() };
+    let mut walk = Walk { repository, entries: BTreeMap::new(), candidates: 0, seen: 0, findings: Vec::new() };
     walk.tree(&tree, "", 0).map_err(failed("read a folder of the commit"))?;
     let odb = repository.odb().map_err(failed("open the object database"))?;
     let too_large = || RepositoryError::TooLarge { path: root.to_owned(), files: MAX_FILES, bytes: MAX_TOTAL };
-    if walk.candidates > MAX_FILES {
+    if walk.candidates > MAX_FILES || walk.seen > MAX_ENTRIES {
         return Err(too_large());
     }
     let Followed { files: found, refused } = follow(&walk.entries);
@@ -81,13 +109,37 @@ pub(super) fn read(
         files.insert(path, file);
     }
     let mut findings = walk.findings;
-    findings.extend(
-        signer.iter().map(|signer| Finding::note("verified-commit", format!("commit {short} is signed by {signer}"))),
-    );
-    if revision.is_none() {
-        findings.extend(uncommitted(repository, &prefix, &short));
+    let signed = |signer: &Signer| format!("commit {} is signed by {signer}", short(id));
+    findings.extend(signer.iter().map(|signer| Finding::note("verified-commit", signed(signer))));
+    Ok(Snapshot { files, commit: CommitId::new(id.to_string()).ok(), signer, source: Source::Commit, findings })
+}
+
+/// What stands where a folder is looked for.
+enum Found<'r> {
+    Folder(Tree<'r>),
+    /// It is in this submodule, or is one.
+    Submodule(String),
+    Nothing,
+}
+
+fn folder_of<'r>(repository: &'r Repository, root: &Tree<'r>, path: &str) -> Result<Found<'r>, git2::Error> {
+    let mut tree = root.clone();
+    let mut walked = String::new();
+    for part in path.split('/') {
+        if !walked.is_empty() {
+            walked.push('/');
+        }
+        walked.push_str(part);
+        let Some((kind, id)) = tree.get_name(part).map(|entry| (entry.kind(), entry.id())) else {
+            return Ok(Found::Nothing);
+        };
+        match kind {
+            Some(ObjectType::Tree) => tree = repository.find_tree(id)?,
+            Some(ObjectType::Commit) => return Ok(Found::Submodule(walked)),
+            _ => return Ok(Found::Nothing),
+        }
     }
-    Ok(Snapshot { files, commit: CommitId::new(id).ok(), signer, source: Source::Commit, findings })
+    Ok(Found::Folder(tree))
 }
 
 fn commit<'r>(repository: &'r Repository, root: &Path, revision: Option<&str>) -> Result<Commit<'r>, RepositoryError> {
@@ -154,18 +206,24 @@ struct Walk<'r> {
     repository: &'r Repository,
     entries: BTreeMap<String, Entry<Oid>>,
     candidates: usize,
+    /// Entries of any kind. A few trees that hold each other many times make a folder without end.
+    seen: usize,
     findings: Vec<Finding>,
 }
 
 impl Walk<'_> {
     fn tree(&mut self, tree: &Tree<'_>, prefix: &str, depth: usize) -> Result<(), git2::Error> {
         for entry in tree {
+            self.seen += 1;
+            if self.seen > MAX_ENTRIES || self.candidates > MAX_FILES {
+                return Ok(());
+            }
             let Ok(name) = entry.name() else {
                 self.findings
                     .extend(unreadable_name(&format!("{prefix}{}", String::from_utf8_lossy(entry.name_bytes()))));
                 continue;
             };
-            if name.starts_with('.') || self.candidates > MAX_FILES {
+            if name.starts_with('.') {
                 continue;
             }
             let path = format!("{prefix}{name}");

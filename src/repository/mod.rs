@@ -1,6 +1,7 @@
-//! The configuration repository as one set of files: a commit of a git repository, or a folder.
+//! The configuration repository as one set of files: a commit of a git repository here or on a server, or a folder.
 //!
-//! Both give the same type. Reading never changes anything: no checkout, no index, no fetch. What the files mean is
+//! All give the same type. Reading never changes a repository: no checkout, no index; what is fetched from a server goes to a
+//! cache of nodecfg's own (`remote`). What the files mean is
 //! [`desired`](crate::desired)'s business; here they are names and text.
 
 use std::collections::BTreeMap;
@@ -11,23 +12,30 @@ use crate::finding::Finding;
 use crate::names::CommitId;
 use signature::{Signer, Signers};
 
+mod address;
 mod error;
 mod file;
 mod folder;
 mod git;
 mod links;
+pub mod remote;
 pub mod signature;
+mod subfolder;
 #[cfg(test)]
 mod tests;
 mod text;
 
+pub use address::{Address, AddressError, RemoteAddress, Scheme};
 pub use error::RepositoryError;
 pub use file::read_file;
+pub use subfolder::{Folder, FolderError};
 
 /// The most bytes of one file.
 pub const MAX_FILE: u64 = 1 << 20;
 /// The most files of one snapshot.
 pub const MAX_FILES: usize = 50_000;
+/// The most entries of any kind that are looked at on the way: files that nodecfg has no use for, and folders.
+pub const MAX_ENTRIES: usize = 1_000_000;
 /// The most bytes of all the files of one snapshot together.
 pub const MAX_TOTAL: u64 = 256 << 20;
 
@@ -71,6 +79,8 @@ pub enum Source {
 pub struct OpenOptions {
     /// The root of the configuration: a git repository, bare or not, a folder within one, or any folder.
     pub path: PathBuf,
+    /// The folder of the configuration below it.
+    pub folder: Folder,
     /// Which commit, as git spells revisions; default HEAD.
     pub revision: Option<String>,
     /// Read the files as they lie in the folder, committed or not.
@@ -116,9 +126,11 @@ pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
     }
     match (repository, &options.revision, options.worktree) {
         (_, Some(revision), true) => Err(RepositoryError::RevisionOfWorktree { revision: revision.clone() }),
-        (Some(repository), _, true) => folder::read(&root, Source::WorkingTree, Some(&repository)),
+        (Some(repository), _, true) => {
+            folder::read(&options.folder.below(&root)?, Source::WorkingTree, Some(&repository))
+        }
         (None, None, _) => {
-            let mut snapshot = folder::read(&root, Source::Folder, None)?;
+            let mut snapshot = folder::read(&options.folder.below(&root)?, Source::Folder, None)?;
             let message = format!("{} is in no git repository; its files are read as they are", options.path.display());
             snapshot.findings.push(Finding::note("not-in-git", message));
             Ok(snapshot)
@@ -127,7 +139,8 @@ pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
             Err(RepositoryError::NotARepository { path: options.path.clone(), revision: revision.clone() })
         }
         (Some(repository), revision, false) => {
-            git::read(&repository, &root, revision.as_deref(), options.signers.as_deref())
+            let (folder, signers) = (options.folder.as_str(), options.signers.as_deref());
+            git::read(&repository, &root, folder, revision.as_deref(), signers)
         }
     }
 }

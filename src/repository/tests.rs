@@ -43,7 +43,13 @@ fn commit(repository: &Repository) -> String {
 }
 
 fn read(path: &Path, revision: Option<&str>, worktree: bool) -> Result<Snapshot, RepositoryError> {
-    open(&OpenOptions { path: path.to_owned(), revision: revision.map(str::to_owned), worktree, signers: None })
+    open(&OpenOptions {
+        path: path.to_owned(),
+        folder: Folder::default(),
+        revision: revision.map(str::to_owned),
+        worktree,
+        signers: None,
+    })
 }
 
 fn error(path: &Path, revision: Option<&str>) -> String {

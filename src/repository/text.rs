@@ -4,6 +4,11 @@ use crate::finding::{Finding, Place};
 
 use super::{MAX_FILE, SnapshotFile};
 
+/// What pointers of Git LFS begin with (git-lfs, docs/spec.md).
+const LFS: &str = "version https://git-lfs.github.com/spec/v1";
+const LFS_HELP: &str =
+    "keep configurations in git itself: leave them out of .gitattributes and run git lfs migrate export";
+
 /// The text of a file, without a byte order mark and with `\n` for line ends; or why it is no text.
 pub(super) fn normalised(path: &str, bytes: &[u8]) -> SnapshotFile {
     if u64::try_from(bytes.len()).is_ok_and(|len| len > MAX_FILE) {
@@ -18,6 +23,10 @@ pub(super) fn normalised(path: &str, bytes: &[u8]) -> SnapshotFile {
             return unusable(path, "not-utf-8", message, "save the file as UTF-8");
         }
     };
+    if text.starts_with(LFS) {
+        let message = format!("{path} is a pointer of Git LFS; nodecfg reads no content from LFS servers");
+        return unusable(path, "lfs-pointer", message, LFS_HELP);
+    }
     SnapshotFile::Text(if text.contains('\r') { text.replace("\r\n", "\n").into() } else { text.into() })
 }
 
@@ -58,6 +67,14 @@ pub(super) fn is_candidate(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pointer_of_git_lfs_is_told_apart_from_a_configuration() {
+        let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n";
+        let SnapshotFile::Unusable(finding) = normalised("pools/x/kubelet.yaml", pointer) else { panic!("usable") };
+        assert_eq!(finding.code, "lfs-pointer");
+        assert!(matches!(normalised("x.yaml", b"# version https://git-lfs"), SnapshotFile::Text(_)));
+    }
 
     #[test]
     fn a_name_that_is_not_utf_8_is_told_where_the_configuration_is() {

@@ -301,7 +301,16 @@ mod tests {
             let (policy, place) = (RolloutPolicy::default(), Place::whole_file(format!("pools/{name}/pool.yaml")));
             (
                 name.clone(),
-                Pool { name, selector, priority, policy, target: PoolTarget::Local, kubelets: Vec::new(), place },
+                Pool {
+                    name,
+                    selector,
+                    priority,
+                    policy,
+                    target: PoolTarget::Local,
+                    kubelets: Vec::new(),
+                    place,
+                    files: BTreeSet::new(),
+                },
             )
         });
         let fleet = FleetName::new("f").unwrap();

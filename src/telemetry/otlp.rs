@@ -203,8 +203,10 @@ fn send_metrics(samples: Vec<Sample>, resource: Resource, to: &Signal, handle: &
             gauge.record(sample.value, &labels.collect::<Vec<_>>());
         }
     }
-    // Which sends what there is.
-    provider.shutdown().map_err(|error| trouble.told(&error))
+    let sent = provider.force_flush().map_err(|error| trouble.told(&error));
+    // Its end would send everything once more, and wait for 5 s whatever the time limit. The process ends now.
+    std::mem::forget(provider);
+    sent
 }
 
 /// Spans that have ended, until they are sent.

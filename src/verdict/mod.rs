@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::document::Document;
 use crate::finding::Place;
-use crate::kubelet::{self, Minor};
+use crate::kubelet::{self, Minor, secrets};
 
 mod config;
 mod defaults;
@@ -107,9 +107,19 @@ pub struct Unknown {
     pub place: Place,
 }
 
-/// What a kubelet of this version does with a document.
+/// What a kubelet of this version does with a document. Values that may be secrets are not quoted.
 #[must_use]
 pub fn assess(document: &Document, minor: Minor) -> Verdict {
+    let mut verdict = judged(document, minor);
+    let refusals = verdict.refusals.iter_mut().chain(&mut verdict.startup).chain(&mut verdict.later);
+    for refusal in refusals.filter(|refusal| secrets::is_secret(&refusal.field)) {
+        refusal.message = secrets::masked(&refusal.message);
+        refusal.help = refusal.help.as_deref().map(secrets::masked);
+    }
+    verdict
+}
+
+fn judged(document: &Document, minor: Minor) -> Verdict {
     let refused = |stage, refusals: Vec<Refusal>| {
         let config = Config::new(document, minor, gates::as_far_as_possible(document, minor));
         let later = later(document, &config, stage, &refusals);

@@ -12,7 +12,7 @@ fn a_fresh_cluster_in_every_format() {
     shows!("diff-fresh-markdown", cluster.run(folder.path(), "diff -o markdown").shown());
     shows!("diff-fresh-json", cluster.run(folder.path(), "diff -o json").shown());
     let yaml = cluster.run(folder.path(), "diff -o yaml");
-    assert!(yaml.out.starts_with("formatVersion: 1\nkind: Plan\n"), "{}", yaml.out);
+    assert!(yaml.out.starts_with("formatVersion: 1\nkind: Diff\n"), "{}", yaml.out);
 
     let all = cluster.run(folder.path(), "diff -v");
     assert!(all.out.contains("staticPodURLHeader.X-Registry-17"), "{}", all.out);

@@ -61,6 +61,8 @@ fn repositories_that_cannot_be_read() {
 fn no_cluster_or_not_that_one() {
     let folder = gpu();
     folder.write("broken.yaml", "apiVersion: v1\nkind: Config\nclusters: [\n");
+    // As CI writes a file from a secret that is not there.
+    folder.write("empty.yaml", "\n");
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let good = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
     let server =
@@ -74,6 +76,8 @@ fn no_cluster_or_not_that_one() {
         "status -o json",
         "status --kubeconfig nowhere.yaml",
         "status --kubeconfig broken.yaml",
+        "status --kubeconfig empty.yaml",
+        "sync -o json --kubeconfig empty.yaml",
         "status --kubeconfig unreachable.yaml --request-timeout 1s",
         "status --kubeconfig expired.yaml",
         "status --kubeconfig expired.yaml --context other",
@@ -115,7 +119,7 @@ fn a_config_map_with_other_content() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let plan: serde_json::Value = serde_json::from_str(&cluster.run(folder.path(), "diff -o json").out).unwrap();
-    let name = plan["plan"]["configMaps"][0]["name"].as_str().unwrap();
+    let name = plan["pools"][0]["configMap"]["after"].as_str().unwrap();
     let object = json!({"metadata": {"name": name}, "data": {"kubelet": "maxPods: 1\n"}});
     cluster.create("/api/v1", "configmaps", &object);
     let run = cluster.run(folder.path(), "sync");

@@ -30,7 +30,7 @@ fn a_rollout_in_json_lines() {
         .map(|mut line| {
             assert_eq!(line["formatVersion"], 1);
             if line["event"] == "planned" {
-                line["plan"] = json!("[the plan, as diff shows it]");
+                line["pools"] = json!("[the pools, as diff shows them]");
             }
             format!("{line}\n")
         })

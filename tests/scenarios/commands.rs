@@ -60,8 +60,8 @@ async fn diff_names_each_field_with_the_line_that_sets_it(start: Start) {
     cluster.sync(&repository, &[]).await.exits(0);
     repository.change("a", "failSwapOn: false\nmaxPods: 120");
     let run = cluster.run("diff", &repository, &[]).await.exits(1);
-    let run = run.says("+ failSwapOn: false pools/a/kubelet.yaml:3:13");
-    run.says("~ maxPods: 110 → 120 pools/a/kubelet.yaml:4:10").says("a 2 nodes, 2 to assign");
+    let run = run.says("+ failSwapOn: false").says("pools/a/kubelet.yaml:3:13");
+    run.says("~ maxPods: 110 → 120 restart pools/a/kubelet.yaml:4:10").says("a 2 nodes, 2 to assign");
     let markdown = cluster.run("diff", &repository, &["-o", "markdown"]).await.exits(1);
     assert!(markdown.out.contains("maxPods") && markdown.out.contains('|'), "{markdown}");
     let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1).json();

@@ -340,16 +340,17 @@ async fn what_needs_a_drain_is_refused_until_the_pool_allows_it(start: Start) {
 
     repository.change("a", "kubeReserved: {cpu: 500m}\ncpuManagerPolicy: static");
     let diff = cluster.run("diff", &repository, &[]).await.exits(1);
-    diff.says("~ cpuManagerPolicy: none → static pools/a/kubelet.yaml:4:19 drain")
+    diff.says("~ cpuManagerPolicy: none → static drain pools/a/kubelet.yaml:4:19")
         .says("The kubelet does not start on the state of another policy")
         .says("risk: drain: needs the node drained first, and cpu_manager_state removed")
         .says("refused by sync: the pool allows no more than restart (spec.rollout.allowDisruption)");
     let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1).json();
-    let pool = &json["plan"]["pools"][0];
+    let pool = &json["pools"][0];
     assert_eq!(pool["changes"][0]["fields"][0]["risk"]["class"], "drain");
     assert_eq!(pool["changes"][0]["fields"][0]["risk"]["stateFiles"], json!(["cpu_manager_state"]));
-    let worst = json!({"worst": "drain", "stateFiles": ["cpu_manager_state"], "unknown": 0, "refused": true});
-    assert_eq!(pool["disruption"], worst);
+    let risk = &pool["risk"];
+    assert_eq!((&risk["worst"], &risk["unknown"], &risk["unknownNodes"]), (&json!("drain"), &json!(false), &json!(0)));
+    assert_eq!((&risk["stateFiles"], &risk["refused"]["allowed"]), (&json!(["cpu_manager_state"]), &json!("restart")));
     let words = [
         "pool a: what changes needs the node drained first (drain)",
         "cpuManagerPolicy (drain)",

@@ -1,0 +1,67 @@
+//! The revision that another is compared with, and what there is to know of both without a cluster.
+
+use super::repository_args::{Loaded, RepositoryArgs};
+use super::{Failure, Terminal};
+use crate::desired::{Built, Checks, Desired, Draft, Kubelets, build, draft};
+use crate::finding::{Finding, Gate};
+use crate::kubelet::minor::NEWEST_RELEASED;
+use crate::repository::{Snapshot, Source};
+use crate::review::{Base, Head, Review, Side, compare};
+
+/// The revision that is compared with, as far as it can be read.
+pub(super) struct Against {
+    side: Side,
+    snapshot: Snapshot,
+    draft: Draft,
+}
+
+impl Against {
+    /// Reads it. That it is invalid is no failure: the change under review may be what mends it.
+    pub(super) async fn load(
+        repository: &RepositoryArgs,
+        revision: &str,
+        terminal: &mut Terminal,
+    ) -> Result<Self, Failure> {
+        let snapshot = match repository.load_revision(revision, terminal).await {
+            Ok(loaded) => loaded.snapshot,
+            Err(Failure::Invalid { snapshot, .. }) => *snapshot,
+            Err(failure) => return Err(failure),
+        };
+        let draft = draft(&snapshot, repository.gate());
+        Ok(Self { side: side_of(&snapshot, Some(revision.to_owned())), snapshot, draft })
+    }
+
+    /// What of it could be read.
+    pub(super) fn desired(&self) -> Option<&Desired> {
+        self.draft.desired.as_ref()
+    }
+
+    /// Compares it with the revision under review.
+    pub(super) fn compare(&self, to: &Side, loaded: &Loaded) -> Review {
+        let Draft { desired, errors } = &self.draft;
+        let base = Base { side: &self.side, desired: desired.as_ref(), snapshot: &self.snapshot, errors };
+        compare(&base, &Head { side: to, desired: &loaded.desired, snapshot: &loaded.snapshot })
+    }
+}
+
+/// What there is to say of a revision for the kubelets that its pools declare, or else the newest.
+pub(super) fn declared(loaded: &Loaded, gate: Gate) -> Result<Vec<Finding>, Failure> {
+    let checks = Checks { gate, kubelets: Kubelets::Declared(vec![NEWEST_RELEASED]) };
+    let Built { desired, findings, .. } = build(&loaded.snapshot, &checks);
+    match desired {
+        Some(_) => Ok(findings),
+        None => Err(Failure::Invalid { findings, snapshot: Box::new(loaded.snapshot.clone()) }),
+    }
+}
+
+/// What was read, as a reader names it.
+pub(super) fn side(repository: &RepositoryArgs, loaded: &Loaded) -> Side {
+    side_of(&loaded.snapshot, repository.rev.clone())
+}
+
+fn side_of(snapshot: &Snapshot, name: Option<String>) -> Side {
+    match (&snapshot.commit, snapshot.source) {
+        (Some(commit), Source::Commit) => Side::Revision { name, commit: commit.clone() },
+        _ => Side::WorkingTree,
+    }
+}

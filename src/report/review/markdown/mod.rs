@@ -1,0 +1,209 @@
+//! A review for a pull request, in GitHub-flavoured markdown: one line that says it all, a table of pools, then each pool
+//! folded, worst risk first, and at the end what nodecfg is, for who has never heard of it.
+//!
+//! Whatever comes from the repository or the cluster stands in code spans or is escaped: it shows as what it is, never becomes
+//! markup, and notifies nobody.
+
+use std::io::{self, Write};
+
+use super::words;
+use crate::kubelet::risk::Class;
+use crate::report::findings;
+use crate::report::markdown::{code, prose};
+use crate::report::{count, names};
+use crate::review::{FileChangeKind, PoolReview, Review, Side};
+
+mod fit;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use fit::Parts;
+
+/// The fewest characters that a review can be kept within.
+pub const LEAST_CHARS: i64 = 2000;
+/// How many names a list has.
+const NAMES: usize = 12;
+
+/// Writes the review, within so many characters. They are counted as UTF-16 does, where some count for two, so that it is
+/// within them however they are counted.
+///
+/// # Errors
+/// When the writer does.
+pub fn write(out: &mut dyn Write, review: &Review, most: Option<usize>) -> io::Result<()> {
+    out.write_all(render(review, most).as_bytes())
+}
+
+/// The review as text.
+pub(super) fn render(review: &Review, most: Option<usize>) -> String {
+    let shown: Vec<&PoolReview> = review.pools.iter().filter(|pool| is_shown(pool)).collect();
+    if shown.is_empty() && !review.is_changed() && review.base_findings.is_empty() {
+        return format!("**nodecfg**: this {} ({}).\n", prose(&words::verdict(review)), compared(review));
+    }
+    let mut parts = Parts {
+        head: head(review),
+        table: pool::table_head(review),
+        rows: shown.iter().map(|pool| pool::row(review, pool)).collect(),
+        after_rows: unchanged(review),
+        pools: shown.iter().map(|pool| pool::details(review, pool)).collect(),
+        names: shown.iter().map(|pool| pool.name.as_str()).collect(),
+        others: others(review),
+        findings: warnings(review),
+        foot: foot(review),
+        all: code(&way_to_all(review)),
+    };
+    if shown.is_empty() {
+        parts.table.clear();
+    }
+    parts.within(most)
+}
+
+/// Whether there is more to say of a pool than that it is as wanted.
+fn is_shown(pool: &PoolReview) -> bool {
+    let busy = |rollout: &crate::review::Rollout| {
+        rollout.waves.iter().any(|wave| !wave.nodes.is_empty()) || rollout.left_alone.iter().any(|left| left.blocked)
+    };
+    pool.is_changed() || pool.rollout.as_ref().is_some_and(busy)
+}
+
+/// The verdict, and what was compared.
+fn head(review: &Review) -> String {
+    let subject = if review.from == Side::Cluster { "Syncing this" } else { "Merging this" };
+    let mut head = format!("**{subject} {}.**\n\n{}\n", prose(&words::verdict(review)), compared(review));
+    for setting in &review.settings {
+        let value = |value: &Option<String>| value.as_ref().map_or_else(|| "–".to_owned(), |value| code(value));
+        let (old, new) = (value(&setting.old), value(&setting.new));
+        head.push_str(&format!("\n`{}` of the fleet: {old} → {new} ({})\n", setting.path, setting.meaning));
+    }
+    if !review.base_findings.is_empty() {
+        let errors = count(review.base_findings.len(), "error");
+        head.push_str(&format!(
+            "\n> [!NOTE]\n> {} is invalid ({errors}), and compared as far as it can be read.\n",
+            side(&review.from)
+        ));
+    }
+    head.push('\n');
+    head
+}
+
+fn compared(review: &Review) -> String {
+    format!("fleet `{}`, {} compared with {}", review.fleet, side(&review.to), side(&review.from))
+}
+
+/// One side, its names as code.
+fn side(side: &Side) -> String {
+    match side {
+        Side::Revision { name: Some(name), commit } if !commit.as_str().starts_with(name.as_str()) => {
+            format!("{} (`{}`)", code(&words::clipped(name, 60)), commit.short())
+        }
+        Side::Revision { commit, .. } => format!("`{}`", commit.short()),
+        Side::WorkingTree => "the working tree".to_owned(),
+        Side::Cluster => "the cluster".to_owned(),
+    }
+}
+
+/// The pools of which there is nothing to say, and files that are only formatted anew.
+fn unchanged(review: &Review) -> String {
+    let pools: Vec<String> =
+        review.pools.iter().filter(|pool| !is_shown(pool)).map(|pool| format!("`{}`", pool.name)).collect();
+    let mut text = String::new();
+    if !pools.is_empty() {
+        text.push_str(&format!("\nUnchanged: {}.\n", names(pools.iter().map(String::as_str), NAMES)));
+    }
+    let formatted: Vec<String> = review
+        .files()
+        .into_iter()
+        .filter(|(_, kind)| *kind == FileChangeKind::Formatting)
+        .map(|(path, _)| code(&words::clipped(path, 100)))
+        .collect();
+    if !formatted.is_empty() {
+        let listed = names(formatted.iter().map(String::as_str), NAMES);
+        text.push_str(&format!("\nFormatted anew, with no effect on any node: {listed}.\n"));
+    }
+    text.push('\n');
+    text
+}
+
+/// Nodes that belong to no pool, or to another than before.
+fn others(review: &Review) -> String {
+    let mut text = String::new();
+    if review.nodes_may_move {
+        text.push_str(
+            "Nodes may come to another pool by this; which ones shows in a cluster alone (`nodecfg diff` with \
+             `--kubeconfig` or `--context`).\n\n",
+        );
+    }
+    let Some(cluster) = &review.cluster else { return text };
+    let listed = |nodes: Vec<String>| names(nodes.iter().map(String::as_str), NAMES);
+    let mut ways: std::collections::BTreeMap<(String, String), Vec<String>> = std::collections::BTreeMap::new();
+    for one in &cluster.moves {
+        let pool = |pool: &Option<crate::names::PoolName>| {
+            pool.as_ref().map_or_else(|| "no pool".to_owned(), |pool| format!("pool `{pool}`"))
+        };
+        ways.entry((pool(&one.from), pool(&one.to))).or_default().push(format!("`{}`", one.node));
+    }
+    for ((from, to), nodes) in ways {
+        text.push_str(&format!("From {from} to {to}: {}\n\n", listed(nodes)));
+    }
+    let (left, none): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
+    for (nodes, what) in
+        [(left, "in no pool any more, left with the configuration that they have"), (none, "in no pool")]
+    {
+        if !nodes.is_empty() {
+            let number = count(nodes.len(), "node");
+            let nodes = nodes.into_iter().map(|node| format!("`{}`", node.node)).collect();
+            text.push_str(&format!("{number} {what}: {}\n\n", listed(nodes)));
+        }
+    }
+    text
+}
+
+/// What there is to say of the configurations, folded.
+fn warnings(review: &Review) -> String {
+    if review.findings.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "<details><summary>{} about the configuration</summary>\n\n| severity | place | what | help |\n|---|---|---|---|\n",
+        count(review.findings.len(), "warning")
+    );
+    for finding in &review.findings {
+        text.push_str(&findings::row(finding));
+        text.push('\n');
+    }
+    text.push_str("\n</details>\n\n");
+    text
+}
+
+/// What nodecfg is, what the classes of risk mean that stand above, and where all of it comes from.
+fn foot(review: &Review) -> String {
+    let mut text = String::from(
+        "<sub>nodecfg keeps the configuration of the kubelets, the agents that run the pods of each node, in this repository. \
+         `nodecfg sync` makes a ConfigMap of it and points the nodes of a pool at it, a few at a time; each node's kubelet \
+         restarts to read it, and pods stay.",
+    );
+    let classes: Vec<String> = Class::ALL
+        .into_iter()
+        .filter(|class| review.pools.iter().any(|pool| !words::risks(pool, |of| of == *class).is_empty()))
+        .map(|class| format!("**{class}** {}", class.means()))
+        .collect();
+    if !classes.is_empty() {
+        text.push_str(&format!(" Risk of a change: {}.", classes.join("; ")));
+    }
+    if let Some(minor) = review.assumed_version {
+        text.push_str(&format!(" Checked for kubelet {minor} where a pool does not say which it has."));
+    }
+    if let Some(cluster) = &review.cluster {
+        text.push_str(&format!(" Plan `{}`.", cluster.plan));
+    }
+    text.push_str("</sub>\n");
+    text
+}
+
+/// The command that shows all of it.
+fn way_to_all(review: &Review) -> String {
+    match &review.from {
+        Side::Revision { commit, .. } => format!("nodecfg diff --against {}", commit.short()),
+        Side::WorkingTree | Side::Cluster => "nodecfg diff".to_owned(),
+    }
+}

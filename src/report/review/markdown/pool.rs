@@ -1,0 +1,242 @@
+//! One pool of a review as markdown: its row in the table, and its details, in full and in brief.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::super::words;
+use super::NAMES;
+use crate::kubelet::risk::{Class, Risk};
+use crate::plan::{ChangedField, WaveKind};
+use crate::report::markdown::{code, prose};
+use crate::report::{count, names, whole_duration};
+use crate::review::{Changes, LeftAlone, NodeAction, PoolReview, Review, Rollout};
+
+/// How many fields of a configuration the brief form lists, those with the worst risk, and how many reasons.
+const BRIEF: usize = 10;
+/// How long a value may be in the brief form, in characters.
+const BRIEF_VALUE: usize = 80;
+
+/// The details of a pool.
+pub(super) struct Details {
+    /// All of them.
+    pub(super) full: String,
+    /// The most important ones.
+    pub(super) brief: String,
+}
+
+/// The header of the table.
+pub(super) fn table_head(review: &Review) -> String {
+    if review.cluster.is_some() {
+        "| pool | what happens | risk | nodes | to assign | at a time | left alone |\n|---|---|---|--:|--:|--:|---|\n"
+            .to_owned()
+    } else {
+        "| pool | what happens | risk |\n|---|---|---|\n".to_owned()
+    }
+}
+
+/// The pool's row.
+pub(super) fn row(review: &Review, pool: &PoolReview) -> String {
+    let mut row = format!("| `{}` | {} | {} |", pool.name, words::headline(pool), risk(pool));
+    if review.cluster.is_some() {
+        match &pool.rollout {
+            Some(rollout) => {
+                let at_a_time = if rollout.assign > 0 { rollout.budget.to_string() } else { "–".to_owned() };
+                let (nodes, assign, left) = (rollout.nodes, rollout.assign, left_alone(rollout));
+                // Writing to a string does not fail.
+                let _ = write!(row, " {nodes} | {assign} | {at_a_time} | {left} |");
+            }
+            None => row.push_str(" – | – | – |  |"),
+        }
+    }
+    row.push('\n');
+    row
+}
+
+fn left_alone(rollout: &Rollout) -> String {
+    let settled = rollout.left_alone.iter().filter(|left| left.why.is_settled()).count();
+    let blocked = rollout.left_alone.iter().filter(|left| left.blocked).count();
+    let skipped = rollout.left_alone.len() - settled - blocked;
+    let mut parts = Vec::new();
+    for (number, what) in [(settled, "as wanted"), (skipped, "skipped"), (blocked, "**blocked**")] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    parts.join(", ")
+}
+
+/// The worst class of a pool's changes, in a word or two.
+fn risk(pool: &PoolReview) -> String {
+    match pool.risk.worst {
+        Some(class) if pool.risk.refused.is_some() => format!("**{class}, refused**"),
+        Some(class) if class >= Class::Drain => format!("**{class}**"),
+        Some(class) => class.to_string(),
+        None if pool.risk.unknown => "not known".to_owned(),
+        None => "–".to_owned(),
+    }
+}
+
+/// The details of a pool, folded.
+pub(super) fn details(review: &Review, pool: &PoolReview) -> Details {
+    let full = folded(review, pool, false);
+    let brief = folded(review, pool, true);
+    // What is no shorter is no substitute.
+    let brief = if brief.len() < full.len() { brief } else { full.clone() };
+    Details { full, brief }
+}
+
+fn folded(review: &Review, pool: &PoolReview, brief: bool) -> String {
+    let mut text = format!("<details><summary><b>{}</b>: {}", pool.name, words::headline(pool));
+    if let Some(class) = pool.risk.worst {
+        let refused = if pool.risk.refused.is_some() { ", refused" } else { "" };
+        text.push_str(&format!(", {class}{refused}"));
+    }
+    if let Some(rollout) = &pool.rollout {
+        text.push_str(&format!(", {} of {}", rollout.assign, count(rollout.nodes, "node")));
+    }
+    text.push_str("</summary>\n\n");
+    if let Some(meaning) = words::explained(pool, review.cluster.is_some())
+        && review.from != crate::review::Side::Cluster
+    {
+        text.push_str(&format!("{}.\n\n", capital(meaning)));
+    }
+    for set in &pool.changes {
+        write_changes(&mut text, review, pool, set, brief);
+    }
+    write_risk(&mut text, pool, brief);
+    write_settings(&mut text, pool);
+    write_config_map(&mut text, review, pool);
+    if let Some(rollout) = &pool.rollout {
+        write_rollout(&mut text, rollout);
+    }
+    write_files(&mut text, pool);
+    text.push_str("</details>\n\n");
+    text
+}
+
+fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
+fn write_changes(text: &mut String, review: &Review, pool: &PoolReview, set: &Changes, brief: bool) {
+    if let Some(line) = words::leaving(review, pool, set) {
+        text.push_str(&format!("{}:\n\n", prose(&line)));
+    }
+    if set.fields.is_empty() {
+        return;
+    }
+    text.push_str("| field | now | new | risk | set by |\n|---|---|---|---|---|\n");
+    let mut fields: Vec<&ChangedField> = set.fields.iter().collect();
+    if brief && fields.len() > BRIEF {
+        // The sort keeps the order of the paths otherwise.
+        fields.sort_by_key(|field| std::cmp::Reverse(field.risk.as_ref().map(|risk| risk.class)));
+        fields.truncate(BRIEF);
+    }
+    for field in &fields {
+        text.push_str(&field_row(field, brief));
+    }
+    if fields.len() < set.fields.len() {
+        text.push_str(&format!("\n… and {} more.\n", count(set.fields.len() - fields.len(), "field")));
+    }
+    text.push('\n');
+}
+
+fn field_row(field: &ChangedField, brief: bool) -> String {
+    let clipped = |text: &str| if brief { code(&words::clipped(text, BRIEF_VALUE)) } else { code(text) };
+    let value = |value: &Option<String>| value.as_ref().map_or_else(|| "–".to_owned(), |value| clipped(value));
+    let risk = field.risk.as_ref().map_or("not known", |risk| risk.class.as_str());
+    let change = &field.change;
+    let place = change.place.as_ref().map_or_else(String::new, |place| clipped(&place.to_string()));
+    format!("| {} | {} | {} | {risk} | {place} |\n", clipped(&change.path), value(&change.old), value(&change.new))
+}
+
+/// The worst, why each field has its class, and what to do where a sync refuses it.
+fn write_risk(text: &mut String, pool: &PoolReview, brief: bool) {
+    let Some(risk) = words::risk(pool) else { return };
+    text.push_str(&format!("**Risk**: {}.\n", prose(&risk)));
+    let least = if brief { Class::Drain } else { Class::Restart };
+    let reasons: BTreeMap<&str, &Risk> = words::risks(pool, |class| class >= least);
+    let most = if brief { BRIEF } else { usize::MAX };
+    for (path, risk) in reasons.into_iter().take(most) {
+        let source = if risk.source.is_empty() { String::new() } else { format!(" ({})", code(&risk.source)) };
+        let path = if brief { code(&words::clipped(path, BRIEF_VALUE)) } else { code(path) };
+        text.push_str(&format!("\n- {path}, {}: {}{source}", risk.class, prose(&risk.why)));
+    }
+    text.push_str("\n\n");
+    if let (Some(refused), Some(refusal)) = (words::refused(pool), &pool.risk.refused) {
+        let help = capital(&refusal.help);
+        text.push_str(&format!("**Refused by sync**: {}. {}.\n\n", prose(&refused), prose(&help)));
+    }
+}
+
+fn write_settings(text: &mut String, pool: &PoolReview) {
+    if pool.settings.is_empty() {
+        return;
+    }
+    text.push_str("| setting | now | new | what it is |\n|---|---|---|---|\n");
+    for setting in &pool.settings {
+        let value = |value: &Option<String>| {
+            value.as_ref().map_or_else(|| "–".to_owned(), |value| code(&words::clipped(value, 500)))
+        };
+        let (old, new) = (value(&setting.old), value(&setting.new));
+        text.push_str(&format!("| `{}` | {old} | {new} | {} |\n", setting.path, setting.meaning));
+    }
+    text.push('\n');
+}
+
+fn write_config_map(text: &mut String, review: &Review, pool: &PoolReview) {
+    let Some(after) = pool.config_map.after.as_ref().filter(|_| pool.changes_nodes()) else { return };
+    let before = pool.config_map.before.as_ref().filter(|before| *before != after);
+    let before = before.map_or_else(String::new, |before| format!("`{before}` → "));
+    let namespace = review.cluster.as_ref().map_or_else(String::new, |cluster| format!("{}/", cluster.namespace));
+    let state = match pool.config_map.create {
+        Some(true) => " (new)",
+        Some(false) => " (exists)",
+        None => "",
+    };
+    text.push_str(&format!("ConfigMap {before}`{namespace}{after}`{state}\n\n"));
+}
+
+fn write_rollout(text: &mut String, rollout: &Rollout) {
+    let before = text.len();
+    for wave in &rollout.waves {
+        let label = match wave.kind {
+            WaveKind::Unavailable => "first, broken already".to_owned(),
+            WaveKind::Canary { soak_seconds } => format!("canary, {} soak", whole_duration(soak_seconds)),
+            WaveKind::Rest => format!("then, {} at a time", rollout.budget),
+        };
+        let assign = wave.nodes.iter().filter(|turn| turn.action == NodeAction::Assign);
+        let listed: Vec<String> = assign.map(|turn| format!("`{}`", turn.node)).collect();
+        if !listed.is_empty() {
+            text.push_str(&format!("- {label}: {}\n", names(listed.iter().map(String::as_str), NAMES)));
+        }
+    }
+    let awaited = |turn: &&crate::review::Turn| turn.action != NodeAction::Assign;
+    let awaited = rollout.waves.iter().flat_map(|wave| &wave.nodes).filter(awaited).count();
+    if awaited > 0 {
+        text.push_str(&format!("- {} assigned before, on the way\n", count(awaited, "node")));
+    }
+    let blocked: Vec<&LeftAlone> = rollout.left_alone.iter().filter(|left| left.blocked).collect();
+    if blocked.len() > NAMES {
+        text.push_str(&format!("- **{} blocked**, the first {NAMES} of them:\n", count(blocked.len(), "node")));
+    }
+    for left in blocked.into_iter().take(NAMES) {
+        let reason = words::clipped(&left.reason, 500);
+        text.push_str(&format!("- **blocked** `{}`: {}\n", left.node, prose(&reason)));
+    }
+    if text.len() > before {
+        text.push('\n');
+    }
+}
+
+fn write_files(text: &mut String, pool: &PoolReview) {
+    if pool.files.is_empty() {
+        return;
+    }
+    let file = |file: &crate::review::FileChange| {
+        format!("{} ({})", code(&words::clipped(&file.path, 100)), words::file(file.change))
+    };
+    let files: Vec<String> = pool.files.iter().map(file).collect();
+    text.push_str(&format!("Files: {}\n\n", names(files.iter().map(String::as_str), NAMES)));
+}

@@ -1,0 +1,152 @@
+//! The nodes of a review for a terminal: who goes when, who is waited for, who is left alone and why.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::text::Page;
+use crate::plan::{WaveKind, Why};
+use crate::report::style::{added, quiet, warning};
+use crate::report::{count, names, whole_duration};
+use crate::review::{LeftAlone, NodeAction, PoolReview, Review, Rollout, Turn, Wave};
+
+/// How many node names a line shows.
+const NAMES: usize = 8;
+
+fn plain(text: &str) -> String {
+    text.to_owned()
+}
+
+/// Whether all its nodes are as wanted.
+pub(super) fn is_settled(rollout: &Rollout) -> bool {
+    rollout.waves.iter().all(|wave| wave.nodes.is_empty())
+        && rollout.left_alone.iter().all(|left| left.why == Why::Converged)
+}
+
+/// How many nodes there are and how many change, for the line that begins with the pool's name.
+pub(super) fn header(rollout: &Rollout) -> Vec<String> {
+    let mut parts = vec![count(rollout.nodes, "node")];
+    if rollout.assign > 0 {
+        parts.push(format!("{} to assign, at most {} unavailable at a time", rollout.assign, rollout.budget));
+    }
+    if rollout.paused {
+        parts.push("paused".to_owned());
+    }
+    parts
+}
+
+/// The pool's ConfigMap, its nodes in order, and those that are left alone.
+pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolReview) -> io::Result<()> {
+    match (&review.cluster, &pool.config_map.after, pool.config_map.create) {
+        (Some(cluster), Some(name), Some(create)) => {
+            let state = if create { added("to be created") } else { quiet("exists") };
+            writeln!(page.out, "  ConfigMap {}/{name} {state}", cluster.namespace)?;
+        }
+        (None, Some(after), _) if pool.changes_nodes() => match &pool.config_map.before {
+            Some(before) => writeln!(page.out, "  ConfigMap {before} → {after}")?,
+            None => writeln!(page.out, "  ConfigMap {after}")?,
+        },
+        _ => {}
+    }
+    let Some(rollout) = &pool.rollout else { return Ok(()) };
+    for wave in &rollout.waves {
+        write_wave(page, wave)?;
+    }
+    write_left_alone(page, rollout)
+}
+
+fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
+    let (assign, awaited): (Vec<&Turn>, Vec<&Turn>) =
+        wave.nodes.iter().partition(|turn| turn.action == NodeAction::Assign);
+    if !assign.is_empty() || matches!(wave.kind, WaveKind::Canary { .. }) {
+        let label = match wave.kind {
+            WaveKind::Unavailable => "first, broken already:".to_owned(),
+            WaveKind::Canary { soak_seconds: 0 } => "canary:".to_owned(),
+            WaveKind::Canary { soak_seconds } => format!("canary, then {} soak:", whole_duration(soak_seconds)),
+            WaveKind::Rest => "then, as the budget allows:".to_owned(),
+        };
+        let listed = if wave.nodes.is_empty() {
+            "converged already".to_owned()
+        } else {
+            names(wave.nodes.iter().map(|turn| turn.node.as_str()), NAMES)
+        };
+        page.prose(2, &format!("{label} {listed}"), plain)?;
+    }
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for turn in awaited {
+        if let NodeAction::Await { waiting, error } = &turn.action {
+            let state = match (waiting, error) {
+                (_, Some(error)) => warning(error),
+                (Some(waiting), None) => waiting.to_string(),
+                (None, None) => "on the way".to_owned(),
+            };
+            groups.entry(state).or_default().push(turn.node.as_str());
+        }
+    }
+    for (state, nodes) in groups {
+        writeln!(page.out, "  assigned before: {}: {state}", names(nodes, NAMES))?;
+    }
+    Ok(())
+}
+
+fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
+    let settled = rollout.left_alone.iter().filter(|left| left.why == Why::Converged).count();
+    if settled > 0 {
+        writeln!(page.out, "  {}", quiet(format!("{} converged already", count(settled, "node"))))?;
+    }
+    let mut groups: BTreeMap<&str, Vec<&LeftAlone>> = BTreeMap::new();
+    for left in rollout.left_alone.iter().filter(|left| left.why != Why::Converged) {
+        groups.entry(&left.reason).or_default().push(left);
+    }
+    for (reason, group) in groups {
+        let blocked = group.iter().any(|left| left.blocked);
+        let listed = names(group.iter().map(|left| left.node.as_str()), NAMES);
+        let line = format!("{listed}: {reason}");
+        let line = if blocked { format!("{} {line}", warning("blocked:")) } else { format!("left alone: {line}") };
+        writeln!(page.out, "  {line}")?;
+    }
+    Ok(())
+}
+
+/// What there is to say of nodes and ConfigMaps that belong to no pool.
+pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
+    let Some(cluster) = &review.cluster else { return Ok(()) };
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for one in &cluster.moves {
+        let pool = |pool: &Option<crate::names::PoolName>| {
+            pool.as_ref().map_or_else(|| "no pool".to_owned(), |pool| format!("pool {pool}"))
+        };
+        let way = format!("from {} to {}", pool(&one.from), pool(&one.to));
+        groups.entry(way).or_default().push(one.node.as_str());
+    }
+    for (way, nodes) in &groups {
+        page.prose(0, &format!("nodes that go {way}: {}", names(nodes.iter().copied(), NAMES)), plain)?;
+    }
+    if !groups.is_empty() {
+        writeln!(page.out)?;
+    }
+    let (orphans, others): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
+    if !orphans.is_empty() {
+        let listed = names(orphans.iter().map(|node| node.node.as_str()), NAMES);
+        writeln!(
+            page.out,
+            "{} {listed}: in no pool any more, and still on its configuration; left as it is",
+            warning("note:")
+        )?;
+    }
+    if !others.is_empty() {
+        let listed = names(others.iter().map(|node| node.node.as_str()), NAMES);
+        writeln!(page.out, "{}", quiet(format!("in no pool: {listed}")))?;
+    }
+    if !cluster.unpooled.is_empty() {
+        writeln!(page.out)?;
+    }
+    if !cluster.prunable.is_empty() {
+        let names = names(cluster.prunable.iter().map(String::as_str), 3);
+        writeln!(
+            page.out,
+            "{}\n",
+            quiet(format!("{} no longer used: {names}", count(cluster.prunable.len(), "ConfigMap")))
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! How far a fetch is: written by the thread that fetches, read by whoever waits for it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Shared between the thread that fetches and whoever waits.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Grows with everything that happens.
+    ticks: AtomicU64,
+    received: AtomicU64,
+    total: AtomicU64,
+    bytes: AtomicU64,
+    given_up: AtomicBool,
+    doing: Mutex<&'static str>,
+}
+
+/// How far a fetch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Grows with everything that happens.
+    pub ticks: u64,
+    /// Objects that have arrived.
+    pub received: u64,
+    /// Objects that will; 0 until the server has said so.
+    pub total: u64,
+    /// Bytes that have arrived.
+    pub bytes: u64,
+    /// What is being done, for a sentence: "connecting".
+    pub doing: &'static str,
+}
+
+impl Progress {
+    /// Something happened.
+    pub fn tick(&self) {
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Something else is being done.
+    pub fn start(&self, doing: &'static str) {
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = doing;
+        self.tick();
+    }
+
+    /// What has arrived.
+    pub fn transferred(&self, received: u64, total: u64, bytes: u64) {
+        self.received.store(received, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.tick();
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        Extent {
+            ticks: self.ticks.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+            total: self.total.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            doing: *self.doing.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// Nobody waits any more: the thread ends when it next comes to look.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody still waits.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        !self.given_up.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,150 @@
+//! Two revisions of a repository, compared: what the new one asks for that the old one did not.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Changes, ConfigMapChange, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, Start, files, settings,
+};
+use crate::desired::{Desired, Pool, PoolTarget, Rendered};
+use crate::document::Document;
+use crate::finding::Finding;
+use crate::names::PoolName;
+use crate::plan::{ChangedField, Disruption, changed_fields, way_out};
+use crate::repository::Snapshot;
+
+/// The revision that is compared with. It may be invalid: that is no fault of the change under review.
+#[derive(Debug, Clone, Copy)]
+pub struct Base<'a> {
+    /// Which it is.
+    pub side: &'a Side,
+    /// What of it could be read; unset when nothing could.
+    pub desired: Option<&'a Desired>,
+    /// Its files.
+    pub snapshot: &'a Snapshot,
+    /// What makes it invalid.
+    pub errors: &'a [Finding],
+}
+
+/// The revision under review, which is valid.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// Which it is.
+    pub side: &'a Side,
+    /// What it asks for.
+    pub desired: &'a Desired,
+    /// Its files.
+    pub snapshot: &'a Snapshot,
+}
+
+/// Compares two revisions, without a cluster.
+#[must_use]
+pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
+    let old = |name: &PoolName| base.desired.and_then(|desired| desired.pools.get(name));
+    let new = |name: &PoolName| head.desired.pools.get(name);
+    let names: BTreeSet<&PoolName> =
+        base.desired.iter().flat_map(|desired| desired.pools.keys()).chain(head.desired.pools.keys()).collect();
+    let pools: Vec<PoolReview> =
+        names.into_iter().filter_map(|name| pool(base, head, name, old(name), new(name))).collect();
+    let nodes_may_move = pools.iter().any(|pool| {
+        matches!(pool.change, PoolChange::Added | PoolChange::Removed | PoolChange::Unknown)
+            || settings::select(&pool.settings)
+    });
+    let mut review = Review {
+        from: base.side.clone(),
+        to: head.side.clone(),
+        fleet: head.desired.fleet.clone(),
+        settings: base.desired.map(|desired| settings::of_fleet(desired, head.desired)).unwrap_or_default(),
+        pools,
+        nodes_may_move,
+        base_findings: base.errors.to_vec(),
+        findings: Vec::new(),
+        assumed_version: None,
+        cluster: None,
+    };
+    review.sort();
+    review
+}
+
+/// Whether the base has a folder for a pool, of which nothing could be made.
+fn is_unreadable(base: &Base<'_>, name: &PoolName) -> bool {
+    let folder = format!("pools/{name}/");
+    !base.errors.is_empty() && base.snapshot.files.keys().any(|path| path.starts_with(&folder))
+}
+
+fn pool(
+    base: &Base<'_>,
+    head: &Head<'_>,
+    name: &PoolName,
+    old: Option<&Pool>,
+    new: Option<&Pool>,
+) -> Option<PoolReview> {
+    let (was, becomes) = (old.and_then(rendered), new.and_then(rendered));
+    let settings = settings::changes(old, new);
+    let change = match (old, new) {
+        (None, None) => return None,
+        (Some(_), None) => PoolChange::Removed,
+        (None, Some(_)) if is_unreadable(base, name) => PoolChange::Unknown,
+        (None, Some(_)) => PoolChange::Added,
+        (Some(_), Some(_)) => match (was, becomes) {
+            (None, Some(_)) => PoolChange::FromLocal,
+            (Some(_), None) => PoolChange::ToLocal,
+            (Some(was), Some(becomes)) if was.hash != becomes.hash => PoolChange::Changed,
+            _ if settings::select(&settings) => PoolChange::Selection,
+            _ if !settings.is_empty() => PoolChange::PolicyOnly,
+            _ => PoolChange::Unchanged,
+        },
+    };
+    let from = match change {
+        PoolChange::Added => Start::Nothing,
+        PoolChange::Unknown => Start::Unreadable,
+        PoolChange::FromLocal => Start::Local,
+        _ => Start::Base,
+    };
+    let content = |rendered: Option<&Rendered>| rendered.map(|rendered| rendered.document.clone());
+    let changes = change_set(from, change, content(was).as_ref(), content(becomes).as_ref());
+    let risk = risk(name, &changes, new);
+    let paths: BTreeSet<&str> = old.into_iter().chain(new).flat_map(|pool| &pool.files).map(String::as_str).collect();
+    Some(PoolReview {
+        name: name.clone(),
+        change,
+        risk,
+        config_map: ConfigMapChange {
+            before: was.map(|rendered| rendered.config_map.clone()),
+            after: becomes.map(|rendered| rendered.config_map.clone()),
+            create: None,
+        },
+        changes,
+        settings,
+        files: files::changes(&paths, base.snapshot, head.snapshot),
+        rollout: None,
+    })
+}
+
+fn rendered(pool: &Pool) -> Option<&Rendered> {
+    match &pool.target {
+        PoolTarget::Local => None,
+        PoolTarget::Config(rendered) => Some(rendered),
+    }
+}
+
+/// The fields that change from the base; none where nodes run the same, or where the pool is gone and they keep what they
+/// have.
+fn change_set(from: Start, change: PoolChange, old: Option<&Document>, new: Option<&Document>) -> Vec<Changes> {
+    let same =
+        matches!(change, PoolChange::Unchanged | PoolChange::PolicyOnly | PoolChange::Selection | PoolChange::Removed);
+    if same || (old.is_none() && new.is_none()) {
+        return Vec::new();
+    }
+    vec![Changes { from, nodes: None, from_known: old.is_some(), fields: changed_fields(old, new) }]
+}
+
+/// The risk of changes from one revision to another.
+fn risk(name: &PoolName, changes: &[Changes], new: Option<&Pool>) -> PoolRisk {
+    let Some(pool) = new else { return PoolRisk::default() };
+    let fields: Vec<&ChangedField> = changes.iter().flat_map(|set| &set.fields).collect();
+    let Disruption { worst, state_files, refused, .. } = Disruption::of_fields(fields, pool.policy.allow_disruption);
+    let allowed = pool.policy.allow_disruption;
+    let refused = worst.filter(|_| refused).map(|worst| Refusal { allowed, help: way_out(name, worst, &state_files) });
+    let unknown = changes.iter().any(|set| !set.has_risk());
+    PoolRisk { worst, state_files, unknown, unknown_nodes: None, refused }
+}

@@ -1,0 +1,132 @@
+//! `--verify-commits`: commits that git signed here with ssh-keygen, and commits that nobody did.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use git2::{ObjectType, Oid, Repository};
+
+use crate::program::{Run, run};
+use crate::repository::{Folder, KUBELET, gpu};
+
+/// Whether git and ssh-keygen are there. A test that cannot run says so and passes.
+fn tools() -> bool {
+    let there = |tool: &str, argument: &str| {
+        let mut command = Command::new(tool);
+        command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    };
+    let both = there("git", "--version") && there("ssh-keygen", "-?");
+    if !both {
+        eprintln!("SKIPPED: no git or no ssh-keygen on the PATH");
+    }
+    both
+}
+
+fn must(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Makes a key beside the repository, and says what its public half is.
+fn key(folder: &Path, name: &str) -> String {
+    let file = folder.join(name);
+    must(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"]).arg(&file));
+    std::fs::read_to_string(file.with_extension("pub")).unwrap().trim().to_owned()
+}
+
+/// Commits everything, signed with this key, at a fixed time.
+fn commit(folder: &Folder, key: &Path) {
+    let git = || {
+        let mut git = Command::new("git");
+        git.current_dir(folder.path()).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        git.env("GIT_COMMITTER_DATE", "2024-06-01T00:00:00Z").env("GIT_AUTHOR_DATE", "2024-06-01T00:00:00Z");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "gpg.format=ssh", "-c"]);
+        git.arg(format!("user.signingkey={}", key.display()));
+        git
+    };
+    must(git().args(["add", "-A"]));
+    must(git().args(["commit", "-q", "-S", "-m", "signed"]));
+}
+
+/// Writes a commit object as it is, and puts HEAD on it.
+fn replace_head(folder: &Folder, change: impl Fn(&str) -> String) {
+    let repository = Repository::open(folder.path()).unwrap();
+    let head = repository.head().unwrap().target().unwrap();
+    let odb = repository.odb().unwrap();
+    let text = String::from_utf8(odb.read(head).unwrap().data().to_vec()).unwrap();
+    let id: Oid = odb.write(ObjectType::Commit, change(&text).as_bytes()).unwrap();
+    let name = repository.head().unwrap().name().unwrap().to_owned();
+    repository.reference(&name, id, true, "test").unwrap();
+}
+
+fn refused(run: &Run, exit: i32, says: &str) {
+    // Lines are wrapped to the width of a terminal.
+    let words = |text: &str| {
+        text.split(|c: char| c.is_whitespace() || c == '│').filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(run.exit, exit, "{}", run.shown());
+    assert!(words(&run.err).contains(says), "{}", run.shown());
+}
+
+#[test]
+fn a_revision_is_rolled_out_when_an_allowed_signer_signed_it() {
+    if !tools() {
+        return;
+    }
+    let keys = tempfile::tempdir().unwrap();
+    let public = key(keys.path(), "alice");
+    let folder = gpu();
+    let allowed = keys.path().join("allowed");
+    std::fs::write(&allowed, format!("alice@example.com namespaces=\"git\" {public}\n")).unwrap();
+    let options = format!("--verify-commits {}", allowed.display());
+
+    let unsigned = run(folder.path(), &format!("validate {options}"));
+    refused(&unsigned, 3, "is refused: it is not signed");
+    refused(&run(folder.path(), &format!("sync --sandbox --dry-run {options}")), 3, "it is not signed");
+
+    folder.write("pools/gpu/kubelet.yaml", &KUBELET.replace("32", "40"));
+    commit(&folder, &keys.path().join("alice"));
+    let good = run(folder.path(), &format!("validate -v {options}"));
+    assert_eq!(good.exit, 0, "{}", good.shown());
+    assert!(good.out.contains("verified-commit") && good.out.contains("alice@example.com"), "{}", good.shown());
+    let planned = run(folder.path(), &format!("sync --sandbox --dry-run {options}"));
+    assert_eq!(planned.exit, 0, "{}", planned.shown());
+    assert!(planned.err.contains("signed by alice@example.com (SSH key SHA256:"), "{}", planned.shown());
+    let lines = run(folder.path(), &format!("sync --sandbox -o json {options}"));
+    let started: serde_json::Value = serde_json::from_str(lines.out.lines().next().unwrap()).unwrap();
+    assert_eq!(started["signer"]["name"], "alice@example.com", "{}", lines.shown());
+    assert_eq!(started["signer"]["kind"], "ssh");
+
+    // The commit before it is not signed, and can be named.
+    refused(&run(folder.path(), &format!("validate --rev HEAD^ {options}")), 3, "it is not signed");
+
+    // Somebody else's key.
+    let other = key(keys.path(), "mallory");
+    std::fs::write(&allowed, format!("mallory@example.com {other}\n")).unwrap();
+    refused(&run(folder.path(), &format!("validate {options}")), 3, "not among the allowed signers");
+    // The right key, too late.
+    std::fs::write(&allowed, format!("alice@example.com valid-before=\"20240101Z\" {public}\n")).unwrap();
+    refused(&run(folder.path(), &format!("validate {options}")), 3, "valid-before");
+
+    // Another message under the same signature, and a signature that moved into the message.
+    std::fs::write(&allowed, format!("alice@example.com {public}\n")).unwrap();
+    assert_eq!(run(folder.path(), &format!("validate {options}")).exit, 0);
+    replace_head(&folder, |text| text.replace("\n\nsigned", "\n\nSigned"));
+    refused(&run(folder.path(), &format!("validate {options}")), 3, "does not match its content");
+}
+
+#[test]
+fn what_cannot_be_verified_is_wrong_usage() {
+    let public = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHV7so77TV4DcOsgEJB0DnJWW0YssMNylT7LWu7GROkG";
+    let outside = tempfile::tempdir().unwrap();
+    let allowed = outside.path().join("allowed");
+    std::fs::write(&allowed, format!("a@b {public}\n")).unwrap();
+    let options = format!("--verify-commits {}", allowed.display());
+    let folder = gpu();
+    refused(&run(folder.path(), &format!("validate --worktree {options}")), 2, "cannot be used with");
+    refused(&run(folder.path(), &format!("validate pools/gpu/kubelet.yaml {options}")), 2, "are about repositories");
+    let plain = Folder::with(&[("nodecfg.yaml", crate::repository::FLEET)]);
+    refused(&run(plain.path(), &format!("validate {options}")), 2, "it is in no git repository");
+    refused(&run(folder.path(), "validate --verify-commits nowhere"), 2, "cannot read the allowed signers nowhere");
+    std::fs::write(&allowed, format!("a@b {public}\nnonsense\n")).unwrap();
+    refused(&run(folder.path(), &format!("validate {options}")), 2, "line 2: there is no key after the principals");
+}

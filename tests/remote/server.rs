@@ -1,0 +1,161 @@
+//! Git's smart protocol over HTTPS, as `git http-backend` speaks it, by `git upload-pack`.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Response, StatusCode};
+use http_body_util::BodyExt as _;
+use nodecfg::sandbox::face::serve::{Options, Serving, serve};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+use tokio::runtime::Runtime;
+
+use super::program::Site;
+
+/// What a server does with who comes.
+#[derive(Debug, Clone, Default)]
+pub enum Door {
+    /// Anybody may read.
+    #[default]
+    Open,
+    /// This password, by any name.
+    Token(String),
+    /// Answers this to whoever has a password.
+    Status(u16),
+    /// Sends everybody elsewhere.
+    Redirect(String),
+    /// Takes the request and never answers.
+    Hang,
+    /// Answers what there is, and never sends it.
+    HangLater,
+}
+
+struct Shared {
+    folder: PathBuf,
+    door: Door,
+    requests: Mutex<Vec<Asked>>,
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub path: String,
+    pub authorization: Option<String>,
+    pub body: String,
+}
+
+/// A server at work.
+pub struct Server {
+    pub url: String,
+    pub ca: PathBuf,
+    shared: Arc<Shared>,
+    runtime: Option<Runtime>,
+    _serving: Serving,
+}
+
+impl Server {
+    pub fn new(site: &Site, door: Door) -> Self {
+        let shared = Arc::new(Shared { folder: site.origin.folder.clone(), door, requests: Mutex::default() });
+        let runtime = Runtime::new().unwrap();
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        let serving = runtime.block_on(serve(router, Options::default())).unwrap();
+        let ca = site.path(&format!("ca-{}.pem", serving.address().port()));
+        std::fs::write(&ca, serving.ca_pem()).unwrap();
+        let url = format!("{}/fleet.git", serving.url());
+        Self { url, ca, shared, runtime: Some(runtime), _serving: serving }
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.requests.lock().unwrap().clone()
+    }
+
+    /// How many times something was downloaded.
+    pub fn downloads(&self) -> usize {
+        self.asked().iter().filter(|asked| asked.path.ends_with("/git-upload-pack")).count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // What hangs must not hold up the test.
+        self.runtime.take().unwrap().shutdown_background();
+    }
+}
+
+fn plain(status: u16, header: Option<(&str, &str)>) -> Response<Body> {
+    let response = Response::builder().status(StatusCode::from_u16(status).unwrap());
+    let response = header.into_iter().fold(response, |response, (name, value)| response.header(name, value));
+    response.body(Body::empty()).unwrap()
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let authorization = parts.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
+    let path = parts.uri.path().to_owned();
+    shared.requests.lock().unwrap().push(Asked {
+        path: path.clone(),
+        authorization: authorization.clone(),
+        body: String::from_utf8_lossy(&body).into_owned(),
+    });
+    let login = plain(401, Some(("www-authenticate", "Basic realm=\"git\"")));
+    match (&shared.door, &authorization) {
+        (Door::Open | Door::HangLater, _) => {}
+        (Door::Token(_) | Door::Status(_), None) => return login,
+        (Door::Token(token), Some(given)) => {
+            if password(given) != *token {
+                return login;
+            }
+        }
+        (Door::Status(status), Some(_)) => return plain(*status, None),
+        (Door::Redirect(to), _) => {
+            let to = format!("{to}{}", parts.uri.path_and_query().unwrap());
+            return plain(302, Some(("location", &to)));
+        }
+        (Door::Hang, _) => std::future::pending().await,
+    }
+    if path == "/fleet.git/info/refs" {
+        let mut advertised = b"001e# service=git-upload-pack\n0000".to_vec();
+        advertised.extend(upload_pack(&shared.folder, &["--advertise-refs"], &[]).await);
+        return content("application/x-git-upload-pack-advertisement", advertised);
+    }
+    if path == "/fleet.git/git-upload-pack" {
+        if matches!(shared.door, Door::HangLater) {
+            std::future::pending::<()>().await;
+        }
+        let result = upload_pack(&shared.folder, &[], &body).await;
+        return content("application/x-git-upload-pack-result", result);
+    }
+    plain(404, None)
+}
+
+fn content(kind: &str, body: Vec<u8>) -> Response<Body> {
+    Response::builder().header("content-type", kind).body(Body::from(body)).unwrap()
+}
+
+fn password(authorization: &str) -> String {
+    use base64::Engine as _;
+    let encoded = authorization.strip_prefix("Basic ").unwrap();
+    let pair = String::from_utf8(base64::engine::general_purpose::STANDARD.decode(encoded).unwrap()).unwrap();
+    pair.split_once(':').unwrap().1.to_owned()
+}
+
+async fn upload_pack(folder: &PathBuf, arguments: &[&str], input: &[u8]) -> Vec<u8> {
+    let mut command = Command::new("git");
+    command.args(["-c", "safe.directory=*", "upload-pack", "--stateless-rpc"]).args(arguments).arg(folder);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let feed = tokio::spawn(async move {
+        // It may have an answer before it has read everything.
+        let _ = stdin.write_all(&input).await;
+    });
+    let output = child.wait_with_output().await.unwrap();
+    feed.await.unwrap();
+    output.stdout
+}
