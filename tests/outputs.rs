@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ const NODECFG: &str = env!("CARGO_BIN_EXE_nodecfg");
 const KINDS: &[(&str, &str)] = &[
     ("agent-pass", "AgentPass"),
     ("agent-status", "AgentStatus"),
+    ("diff", "Diff"),
     ("error", "Error"),
     ("events", ""),
     ("explanation", "Explanation"),
@@ -241,12 +242,16 @@ fn a_rollout_and_everything_that_looks_at_it() {
     let place = Place::with_cluster(&["--repo", &repository, "--nodes", "2"]);
     place.run("status").is(0, "status");
     place.run("install --agent daemonset --image agent:1").is(0, "installation");
+    let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
+    assert!(fresh["cluster"]["plan"].is_string());
+    place.run(&format!("sync {repository} --dry-run")).is(0, "diff");
     let events = place.run(&format!("sync {repository}")).are_events(0);
     for event in ["started", "planned", "configMapCreated", "assigned", "converged", "soaking", "soaked", "finished"] {
         assert!(events.contains(event), "no {event} in {events:?}");
     }
     place.run(&format!("sync {repository}")).are_events(0);
     place.run(&format!("verify {repository}")).are_events(0);
+    place.run(&format!("diff {repository}")).is(0, "diff");
     let status = place.run("status").is(0, "status");
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["verdict"]["state"] == "converged"));
 }
@@ -364,11 +369,11 @@ fn junit_has_what_its_readers_require() {
         use quick_xml::events::Event;
         match reader.read_event().expect("is XML") {
             Event::Start(element) | Event::Empty(element) => {
-                let name = String::from_utf8(element.name().as_ref().to_vec()).unwrap();
+                let name = element.name().as_ref().to_owned();
                 let attributes = element.attributes().map(|attribute| {
                     let attribute = attribute.unwrap();
-                    let key = String::from_utf8(attribute.key.as_ref().to_vec()).unwrap();
-                    (key, String::from_utf8(attribute.value.to_vec()).unwrap())
+                    let key = attribute.key.as_ref().to_owned();
+                    (key, attribute.value.to_string())
                 });
                 seen.push((name, attributes.collect()));
             }

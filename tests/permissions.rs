@@ -1,4 +1,4 @@
-//! The permissions that the README asks for, and those that `nodecfg install` gives to agents, are enough, and nothing in
+//! The permissions that docs/security.md asks for, and those that `nodecfg install` gives to agents, are enough, and nothing in
 //! them is for nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -59,10 +59,10 @@ fn rules_of(roles: impl IntoIterator<Item = Value>) -> Vec<Rule> {
     rules
 }
 
-/// The rules in the README's YAML block.
+/// The rules in the YAML block of docs/security.md.
 fn rules() -> Vec<Rule> {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md")).unwrap();
-    let blocks: Vec<&str> = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md")).unwrap();
+    let blocks: Vec<&str> = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let rbac: Vec<&str> = blocks
         .into_iter()
         .filter(|block| block.contains("rbac.authorization.k8s.io"))
@@ -127,7 +127,7 @@ async fn the_readmes_roles_are_enough_and_no_more() {
         .filter(|entry| entry.status.is_some_and(|status| status == 403))
         .map(ToString::to_string)
         .collect();
-    assert!(refused.is_empty(), "the README's roles do not allow: {refused:#?}");
+    assert!(refused.is_empty(), "the page's roles do not allow: {refused:#?}");
     let used: BTreeSet<Grant> = entries
         .iter()
         .map(|entry| {
@@ -140,7 +140,7 @@ async fn the_readmes_roles_are_enough_and_no_more() {
     let for_saved_plans = |(verb, resource, _): &Grant| FOR_SAVED_PLANS.contains(&(verb.as_str(), resource.as_str()));
     let unused: Vec<&Grant> =
         granted.difference(&used).filter(|grant| **grant != seldom && !for_saved_plans(grant)).collect();
-    assert!(unused.is_empty(), "the README's roles allow more than is used: {unused:?}, used: {used:?}");
+    assert!(unused.is_empty(), "the page's roles allow more than is used: {unused:?}, used: {used:?}");
 
     kubelets.stop().await;
 }

@@ -529,7 +529,7 @@ fn commands_in_the_documents_exist_with_their_options() {
 
 #[test]
 fn the_readme_lists_every_command_and_every_exit_code() {
-    let readme = read("README.md");
+    let (readme, page) = (read("README.md"), read("docs/exit-codes.md"));
     let mut missing: Vec<String> = subcommands()
         .into_iter()
         .filter(|command| command != "help" && !readme.lines().any(|line| line.starts_with(&format!("| `{command}"))))
@@ -539,12 +539,51 @@ fn the_readme_lists_every_command_and_every_exit_code() {
     let mut count = 0;
     for (code, meaning) in codes.filter_map(|line| line.trim().split_once("  ")) {
         count += 1;
-        if !readme.lines().any(|line| line.starts_with(&format!("| {code} | {meaning}"))) {
-            missing.push(format!("exit code {code}: {meaning}"));
+        for (document, text) in [("README.md", &readme), ("docs/exit-codes.md", &page)] {
+            if !text.lines().any(|line| line.starts_with(&format!("| {code} | {meaning}"))) {
+                missing.push(format!("{document}: exit code {code}: {meaning}"));
+            }
         }
     }
-    none("not in the README's tables", &missing);
+    none("not in the tables", &missing);
     assert_eq!(count, 8, "{help}");
+}
+
+/// The names of all properties in a schema.
+fn properties(schema: &serde_json::Value, found: &mut BTreeSet<String>) {
+    match schema {
+        serde_json::Value::Object(map) => {
+            for (key, value) in map {
+                if let ("properties", serde_json::Value::Object(properties)) = (key.as_str(), value) {
+                    found.extend(properties.keys().cloned());
+                }
+                properties(value, found);
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| properties(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_reference_has_every_field_and_every_output() {
+    let page = read("docs/repository.md");
+    let mut fields = BTreeSet::new();
+    for kind in ["fleet", "nodepool"] {
+        properties(&serde_json::from_str(&nodecfg(&["schema", kind])).unwrap(), &mut fields);
+    }
+    assert!(fields.contains("allowDisruption"), "{fields:?}");
+    // Of a LabelSelector, which is Kubernetes' own.
+    for theirs in ["key", "operator", "values"] {
+        fields.remove(theirs);
+    }
+    let words: BTreeSet<&str> = page.split(|c: char| !c.is_alphanumeric()).collect();
+    let mut missing: Vec<String> =
+        fields.into_iter().filter(|field| !words.contains(field.as_str())).map(|field| format!("field {field}")).collect();
+    let json = read("docs/json.md");
+    let outputs = files().into_iter().filter(|file| file.starts_with("schemas/output/"));
+    missing.extend(outputs.filter(|file| !json.contains(&format!("](../{file})"))));
+    none("not in docs/repository.md or docs/json.md", &missing);
 }
 
 #[test]

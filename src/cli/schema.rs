@@ -37,6 +37,8 @@ enum Kind {
     Kubelet,
     /// What `validate -o json` writes.
     Validation,
+    /// What `diff -o json` and `sync --dry-run -o json` write.
+    Diff,
     /// A line of `sync -o json` and `verify -o json`.
     Events,
     /// What `status -o json` writes.
@@ -66,6 +68,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Fleet => schema::fleet_schema(),
         Kind::Nodepool => schema::nodepool_schema(),
         Kind::Validation => schemas::schema(Output::Validation),
+        Kind::Diff => schemas::schema(Output::Diff),
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
         Kind::Explanation => schemas::schema(Output::Explanation),

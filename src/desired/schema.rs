@@ -48,7 +48,13 @@ pub(crate) fn tidy(schema: &mut Value) {
             if let Some(Value::String(text)) = map.get_mut("description") {
                 *text = text.replace('\n', " ");
             }
-            map.values_mut().for_each(tidy);
+            for (key, value) in map.iter_mut() {
+                match (key.as_str(), value) {
+                    // Names of fields, one of which may be `default`.
+                    ("properties" | "$defs", Value::Object(schemas)) => schemas.values_mut().for_each(tidy),
+                    (_, value) => tidy(value),
+                }
+            }
         }
         Value::Array(items) => items.iter_mut().for_each(tidy),
         _ => {}

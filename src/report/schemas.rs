@@ -12,6 +12,7 @@ use super::field::Explained;
 use super::installation::Installed;
 use super::outcome::Ended;
 use super::progress::Scene;
+use super::review::Diff;
 use super::status::Status;
 
 use super::validation::Validation;
@@ -23,6 +24,7 @@ use crate::rollout::progress::Progress;
 pub fn schema(output: Output) -> Value {
     match output {
         Output::Validation => of::<Document<Validation>>("validation"),
+        Output::Diff => of::<Document<Diff<'_>>>("diff"),
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
@@ -38,6 +40,8 @@ pub fn schema(output: Output) -> Value {
 pub enum Output {
     /// By `validate`.
     Validation,
+    /// By `diff`, and by `sync --dry-run`.
+    Diff,
     /// A line of `sync` and `verify`.
     Events,
     /// By `status`.
@@ -74,6 +78,7 @@ impl JsonSchema for Line {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut lines = vec![
             line::<Scene>(generator, "started", "What the run is about to work on. The first line."),
+            line::<Diff<'_>>(generator, "planned", "What there is to do. The second line."),
             line::<Ended>(generator, "finished", "How the run ended. The last line."),
         ];
         if let Some(Value::Array(variants)) = Progress::json_schema(generator).remove("oneOf") {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::contract::ConfigSource;
@@ -29,7 +30,7 @@ pub use compare::{Base, Head, compare};
 pub use planned::{moves, of_plan};
 
 /// A change, as it is reviewed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Review {
     /// What it is compared with.
@@ -61,7 +62,7 @@ pub struct Review {
 }
 
 /// One side of a comparison.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Side {
     /// A commit of the repository.
@@ -82,7 +83,7 @@ pub enum Side {
 }
 
 /// What happens to one pool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolReview {
     /// The pool.
@@ -123,7 +124,7 @@ pub struct Scope {
 }
 
 /// What kind of change it is for a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PoolChange {
     /// It is new.
@@ -149,7 +150,7 @@ pub enum PoolChange {
 }
 
 /// What the changes of a pool do to pods that run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRisk {
     /// The worst class of a field that changes; unset when no such change is known.
@@ -167,7 +168,7 @@ pub struct PoolRisk {
 }
 
 /// Why a sync refuses the changes of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
     /// The worst class that the pool allows (`spec.rollout.allowDisruption`).
@@ -177,7 +178,7 @@ pub struct Refusal {
 }
 
 /// The names of a pool's ConfigMap. Its name holds a hash of its content: another name is another content.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapChange {
     /// In the base revision; unset where there is none: a comparison with a cluster, a new pool, the local configuration.
@@ -192,7 +193,7 @@ pub struct ConfigMapChange {
 }
 
 /// The fields that change for nodes that leave one configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
     /// What they leave.
@@ -215,7 +216,7 @@ impl Changes {
 }
 
 /// A configuration that nodes leave.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Start {
     /// What the base revision gives them.
@@ -234,7 +235,7 @@ pub enum Start {
 }
 
 /// Something that a repository says of a pool or a fleet beside the configuration of its kubelets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Setting {
     /// Its path in `pool.yaml` or `nodecfg.yaml`.
@@ -248,7 +249,7 @@ pub struct Setting {
 }
 
 /// A file that differs between two revisions.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileChange {
     /// Its path from the root of the configuration.
@@ -258,7 +259,7 @@ pub struct FileChange {
 }
 
 /// What happened to a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum FileChangeKind {
     /// It is new.
@@ -272,7 +273,7 @@ pub enum FileChangeKind {
 }
 
 /// The nodes of a pool, and what a sync would do to them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
     /// How many nodes belong to the pool.
@@ -290,7 +291,7 @@ pub struct Rollout {
 }
 
 /// Nodes that may start under the same condition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wave {
     /// Which nodes these are and what they wait for.
@@ -301,7 +302,7 @@ pub struct Wave {
 }
 
 /// What happens to a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Turn {
     /// The node.
@@ -316,7 +317,7 @@ pub struct Turn {
 }
 
 /// What is done to a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "action")]
 pub enum NodeAction {
     /// It is pointed at the target.
@@ -331,7 +332,7 @@ pub enum NodeAction {
 }
 
 /// A node that is left alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeftAlone {
     /// The node.
@@ -345,7 +346,7 @@ pub struct LeftAlone {
 }
 
 /// What a sync would do to a cluster beside its pools.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterReview {
     /// The plan that this tells.
@@ -366,7 +367,7 @@ pub struct ClusterReview {
 }
 
 /// A node that comes to another pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Move {
     /// The node.
@@ -378,7 +379,7 @@ pub struct Move {
 }
 
 /// The pools in numbers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Of either side.

@@ -1,19 +1,16 @@
 //! A review for programs: the review itself, with its verdict and its counts in front.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::kubelet::risk::Class;
-use crate::report::FORMAT_VERSION;
+use crate::report::document::{Document, Kind};
 use crate::review::{Counts, Review};
 
 /// What `diff` and `sync --dry-run` write with `-o json` and `-o yaml`, and `sync -o json` as its plan.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct DiffDocument<'a> {
-    /// [`FORMAT_VERSION`].
-    pub format_version: u32,
-    /// `Diff`.
-    pub kind: &'static str,
+pub struct Diff<'a> {
     /// Whether anything changes.
     pub changed: bool,
     /// The worst class of all pools; unset when no risk is known.
@@ -25,19 +22,8 @@ pub struct DiffDocument<'a> {
     pub review: &'a Review,
 }
 
-impl<'a> DiffDocument<'a> {
-    /// The document of a review.
-    #[must_use]
-    pub fn new(review: &'a Review) -> Self {
-        Self {
-            format_version: FORMAT_VERSION,
-            kind: "Diff",
-            changed: review.is_changed(),
-            worst: review.worst(),
-            counts: review.counts(),
-            review,
-        }
-    }
+impl Kind for Diff<'_> {
+    const KIND: &'static str = "Diff";
 }
 
 /// The document as a value.
@@ -45,5 +31,6 @@ impl<'a> DiffDocument<'a> {
 /// # Errors
 /// When it cannot be serialised, which would be a bug.
 pub fn document(review: &Review) -> Result<serde_json::Value, serde_json::Error> {
-    serde_json::to_value(DiffDocument::new(review))
+    let (changed, worst, counts) = (review.is_changed(), review.worst(), review.counts());
+    Document::value(Diff { changed, worst, counts, review })
 }

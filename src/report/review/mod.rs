@@ -7,7 +7,7 @@ mod nodes;
 mod text;
 mod words;
 
-pub use document::{DiffDocument, document};
+pub use document::{Diff, document};
 pub use markdown::{LEAST_CHARS, write as markdown};
 pub use text::{awaited, write as text};
 pub use words::opening;
