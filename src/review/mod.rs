@@ -111,7 +111,7 @@ pub struct PoolReview {
 
 /// Which nodes a pool has and how they are changed, as the revision under review says; for a pool that is gone, as the base
 /// said.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Scope {
     /// The labels of its nodes, as kubectl's `--selector` takes them; `<everything>` for all nodes.
