@@ -249,9 +249,12 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[ChangedField],
             _ => changed(&text),
         };
         let refused = |class: Class| allowed.is_some_and(|allowed| class > allowed);
+        let class = words::class(field.risk.as_ref());
+        // Nothing follows the class of a field that goes, and trailing spaces are nobody's friend.
+        let class = if place(field).is_empty() { class.to_owned() } else { format!("{class:CLASS_WIDTH$}") };
         let class = match &field.risk {
-            Some(risk) if refused(risk.class) => warning(format!("{:CLASS_WIDTH$}", risk.class)),
-            _ => quiet(format!("{:CLASS_WIDTH$}", words::class(field.risk.as_ref()))),
+            Some(risk) if refused(risk.class) => warning(class),
+            _ => quiet(class),
         };
         let columns = match (classes, place(field)) {
             (false, place) if place.is_empty() => String::new(),

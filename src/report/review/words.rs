@@ -70,10 +70,20 @@ pub(super) fn verdict(review: &Review) -> String {
         None if review.pools.iter().any(|pool| pool.risk.unknown) => text.push_str("; its risk is not known"),
         None => {}
     }
+    text.push_str(&blocked(review));
     if counts.refused > 0 {
         text.push_str(&format!(". nodecfg sync will refuse {}", of_pools(counts.refused)));
     }
     text
+}
+
+/// How many nodes cannot be brought to what they shall run, to follow what changes.
+fn blocked(review: &Review) -> String {
+    match review.cluster.as_ref().map_or(0, |cluster| cluster.counts.blocked) {
+        0 => String::new(),
+        1 => "; 1 node is blocked".to_owned(),
+        nodes => format!("; {nodes} nodes are blocked"),
+    }
 }
 
 fn of_pools(number: usize) -> String {
@@ -87,8 +97,10 @@ fn of_pools(number: usize) -> String {
 /// That nothing changes, and what differs all the same.
 fn nothing(review: &Review) -> String {
     let who = match &review.cluster {
-        Some(cluster) => format!("changes nothing on {}", count(cluster.counts.settled, "node")),
-        None => "changes nothing on any node".to_owned(),
+        Some(cluster) if cluster.counts.settled > 0 => {
+            format!("changes nothing on {}{}", count(cluster.counts.settled, "node"), blocked(review))
+        }
+        _ => format!("changes nothing on any node{}", blocked(review)),
     };
     let files = review.files();
     match files.len() {
