@@ -32,7 +32,8 @@ fn stories(plan: &Plan, observed: &Observed) -> BTreeMap<NodeName, Story> {
 
 /// Runs a rollout in which every node converges at once.
 fn roll_out(plan: &Plan, stories: &BTreeMap<NodeName, Story>) -> Machine {
-    let mode = Mode { assign: true, rollback_on_failure: false, concurrency: usize::MAX, timeout: None };
+    let mode =
+        Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: usize::MAX, timeout: None };
     let mut machine = Machine::new(plan, mode);
     let mut now = Timestamp::UNIX_EPOCH;
     let mut commands: VecDeque<Command> = machine.step(Input::Start, now).into();

@@ -1,8 +1,11 @@
 //! Whether this runs in GitHub Actions, and where files are there.
 
 use std::env;
+use std::io::Write;
+use std::path::Path;
 
-use crate::report::validation::Location;
+use super::failure::Failure;
+use crate::report::validation::{Batch, FileReport, Location, annotations};
 
 /// Whether somebody turns workflow commands into annotations.
 pub(super) fn are_here() -> bool {
@@ -14,4 +17,17 @@ pub(super) fn location() -> Location {
     let current = env::current_dir().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let root = if are_here() { env::var("GITHUB_WORKSPACE").unwrap_or_default() } else { String::new() };
     Location { current, root }
+}
+
+/// Annotates the lines of a repository in this folder that made a command fail. What cannot be written is told elsewhere too.
+pub(super) fn annotate(out: &mut dyn Write, failure: &Failure, folder: &Path) {
+    // Of what was fetched there is no line here to annotate.
+    if !are_here() || !folder.is_dir() {
+        return;
+    }
+    let Some((findings, snapshot)) = failure.findings() else { return };
+    let files = [FileReport { findings: findings.into_iter().cloned().collect(), ..FileReport::default() }];
+    let root = folder.to_string_lossy();
+    let batch = Batch { root: &root, files: &files, findings: &[], texts: snapshot };
+    let _ = annotations::write(out, &batch, &location(), false);
 }

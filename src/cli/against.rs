@@ -61,7 +61,9 @@ pub(super) fn side(repository: &RepositoryArgs, loaded: &Loaded) -> Side {
 
 fn side_of(snapshot: &Snapshot, name: Option<String>) -> Side {
     match (&snapshot.commit, snapshot.source) {
-        (Some(commit), Source::Commit) => Side::Revision { name, commit: commit.clone() },
+        (Some(commit), Source::Commit) => {
+            Side::Revision { name, commit: commit.clone(), signer: snapshot.signer.clone() }
+        }
         _ => Side::WorkingTree,
     }
 }

@@ -63,7 +63,29 @@ pub(super) struct BindingArgs {
     binding: BindingChoice,
 }
 
+/// The word for a binding on the command line and in saved plans.
+pub(super) fn binding_word(binding: Binding) -> &'static str {
+    match binding {
+        Binding::Node => "node",
+        Binding::NodeConfig => "nodeconfig",
+    }
+}
+
 impl BindingArgs {
+    /// The binding that the command line names, if it names one.
+    pub(super) fn named(self) -> Option<&'static str> {
+        self.binding.wanted().map(binding_word)
+    }
+
+    /// As if the command line named this one. A word that is none changes nothing.
+    pub(super) fn naming(self, word: &str) -> Self {
+        match word {
+            "node" => Self { binding: BindingChoice::Node },
+            "nodeconfig" => Self { binding: BindingChoice::NodeConfig },
+            _ => self,
+        }
+    }
+
     /// Finds out where the assignments are, unless the command line says.
     pub(super) async fn bind(self, reader: ClusterReader) -> Result<ClusterReader, Failure> {
         Ok(reader.bound(self.binding.wanted()).await?)
@@ -97,6 +119,11 @@ impl ClusterArgs {
     /// The namespace that the command line names, if it names one.
     pub(super) fn named_namespace(&self) -> Option<&NamespaceName> {
         self.namespace.as_ref()
+    }
+
+    /// As if the command line named this namespace, or none.
+    pub(super) fn naming(self, namespace: Option<NamespaceName>) -> Self {
+        Self { namespace, ..self }
     }
 
     /// Where ConfigMaps go: as the command line says, else as the repository says, else where they belong in such a cluster.

@@ -19,7 +19,7 @@ pub enum Exit {
     NotConverged = 5,
     /// Another sync holds the lock.
     Locked = 6,
-    /// The saved plan is stale.
+    /// The saved plan is stale: something has changed since it was made; or it is damaged.
     StalePlan = 7,
 }
 
@@ -33,7 +33,7 @@ Exit codes:
   4  the cluster refused or cannot be reached
   5  nodes failed, timed out, or were left out
   6  another sync holds the lock
-  7  the saved plan is stale";
+  7  the saved plan is stale or damaged";
 
 impl Termination for Exit {
     fn report(self) -> ExitCode {

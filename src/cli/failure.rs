@@ -1,14 +1,19 @@
 //! The one place that turns errors into an exit code, a message and a way out.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 
+use serde_json::Value;
+
+use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::finding::{Finding, Severity};
+use crate::plan::saved::Difference;
 use crate::plan::{Problem, Violation};
 use crate::report::document::Document;
 use crate::report::error::{ErrorMessage, ErrorReport};
-use crate::report::{self, Format, findings};
+use crate::report::{self, Format, findings, stale};
 use crate::repository::{RepositoryError, Snapshot};
 use crate::sandbox::SandboxError;
 
@@ -31,6 +36,10 @@ pub(super) enum Failure {
     Interrupted,
     /// There can be no plan.
     Problems { problems: Vec<Problem>, snapshot: Box<Snapshot> },
+    /// A saved plan cannot be read, written or used.
+    PlanFile { path: PathBuf, error: PlanFileError },
+    /// Something has changed since the plan was saved.
+    Stale { path: PathBuf, differences: Vec<Difference> },
     /// The plan breaks an invariant: a bug.
     Violations(Vec<Violation>),
     /// The embedded cluster failed.
@@ -132,6 +141,8 @@ impl Failure {
             Self::Cluster(_) => "cluster",
             Self::Interrupted => "interrupted",
             Self::Problems { .. } => "no-plan",
+            Self::Stale { .. } => "stale-plan",
+            Self::PlanFile { .. } => "plan-file",
             Self::Violations(_) | Self::Sandbox(_) | Self::Agent { .. } | Self::Output(_) | Self::Runtime(_) => {
                 "internal"
             }
@@ -166,6 +177,8 @@ impl Failure {
             Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
+            Self::PlanFile { error, .. } => error.exit(),
+            Self::Stale { .. } => Exit::StalePlan,
         }
     }
 
@@ -186,6 +199,10 @@ impl Failure {
                 "run it again to start over".to_owned(),
             ),
             Self::Problems { problems, .. } => problems.iter().flat_map(of_problem).collect(),
+            Self::PlanFile { path, error } => one(error.code(), error.says(path), error.help().to_owned()),
+            Self::Stale { path, differences } => {
+                one("stale-plan", stale::summary(path, differences), stale::help(path, differences))
+            }
             Self::Violations(violations) => violations
                 .iter()
                 .map(|violation| Message {
@@ -211,7 +228,7 @@ impl Failure {
     pub(super) fn report(&self, terminal: &mut Terminal, format: Format) -> Exit {
         let exit = self.exit();
         let written = match format {
-            Format::Json | Format::Yaml => self.write_document(terminal, format, exit),
+            Format::Json | Format::Yaml => self.write_document(terminal, format),
             Format::Text | Format::Markdown => self.write_text(terminal),
         };
         // Where even the report cannot be written, the exit code is all that is left.
@@ -236,21 +253,49 @@ impl Failure {
             }
             return terminal.err.flush();
         }
+        if let Self::Stale { path, differences } = self {
+            stale::text(&mut terminal.err, path, differences)?;
+            return terminal.err.flush();
+        }
         for message in self.messages() {
             findings::message(&mut terminal.err, &message.text, &message.help)?;
         }
         terminal.err.flush()
     }
 
-    fn write_document(&self, terminal: &mut Terminal, format: Format, exit: Exit) -> io::Result<()> {
+    /// The findings that it is about, and the texts that they point into.
+    pub(super) fn findings(&self) -> Option<(Vec<&Finding>, &Snapshot)> {
+        match self {
+            Self::Invalid { findings, snapshot } => Some((findings.iter().collect(), snapshot)),
+            Self::Problems { problems, snapshot } => {
+                let refused = problems.iter().filter_map(|problem| match problem {
+                    Problem::Refused { findings, .. } => Some(findings),
+                    _ => None,
+                });
+                Some((refused.flatten().collect(), snapshot))
+            }
+            _ => None,
+        }
+    }
+
+    /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, and `validation` of an invalid repository.
+    pub(super) fn document(&self) -> serde_json::Result<Value> {
         let errors =
             self.messages().into_iter().map(|Message { code, text, help }| ErrorMessage { code, message: text, help });
         let validation = match self {
             Self::Invalid { findings, snapshot } => Some(findings::by_file(snapshot, findings)),
             _ => None,
         };
-        let report = ErrorReport { exit_code: exit as u8, errors: errors.collect(), validation };
-        let document = Document::value(report)?;
+        let differences = match self {
+            Self::Stale { differences, .. } => differences.clone(),
+            _ => Vec::new(),
+        };
+        let exit_code = self.exit() as u8;
+        Document::value(ErrorReport { exit_code, errors: errors.collect(), validation, differences })
+    }
+
+    fn write_document(&self, terminal: &mut Terminal, format: Format) -> io::Result<()> {
+        let document = self.document()?;
         match format {
             Format::Yaml => report::yaml(&mut terminal.out, &document),
             // One line: where a command writes JSON lines, its error is one of them.

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{ExitCode, Termination as _};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -24,6 +25,8 @@ mod install;
 mod logging;
 mod observe;
 mod output;
+mod plan_file;
+mod reports;
 mod repository_args;
 mod run;
 mod sandbox;
@@ -39,6 +42,7 @@ mod verify;
 pub use exit::Exit;
 use failure::Failure;
 use output::Output;
+use reports::ReportArgs;
 use telemetry::Telemetry;
 use terminal::{Color, Terminal};
 
@@ -85,6 +89,27 @@ enum Command {
 }
 
 impl Command {
+    /// The further outputs that are asked for.
+    fn reports(&self) -> Option<&ReportArgs> {
+        match self {
+            Self::Validate(args) => Some(&args.reports),
+            Self::Diff(args) => Some(&args.reports),
+            Self::Sync(args) => Some(&args.reports),
+            Self::Verify(args) => Some(&args.reports),
+            _ => None,
+        }
+    }
+
+    /// The folder that is read. `validate` may read several, and annotates them itself.
+    fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Diff(args) => Some(&args.repository.path),
+            Self::Sync(args) => Some(&args.repository.path),
+            Self::Verify(args) => Some(&args.repository.path),
+            _ => None,
+        }
+    }
+
     /// What is told of this command to monitoring, when it is one that something is told of.
     fn telemetry(&self) -> Option<Telemetry> {
         match self {
@@ -125,10 +150,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let export = telemetry.as_ref().and_then(Telemetry::export);
     logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone(), export);
     let format = cli.output.format().unwrap_or(Format::Text);
+    let reports = cli.command.reports().cloned().unwrap_or_default();
+    let folder = cli.command.folder().map(Path::to_owned);
     let span = telemetry.as_ref().map_or_else(tracing::Span::none, Telemetry::span);
     let result = span.in_scope(|| dispatch(cli, &mut terminal));
     let exit = result.unwrap_or_else(|failure| {
         terminal.record.failure = Some(failure.kind());
+        reports.fail(&failure);
+        if let Some(folder) = folder {
+            actions::annotate(&mut terminal.err, &failure, &folder);
+        }
         failure.report(&mut terminal, format)
     });
     if let Some(telemetry) = telemetry {

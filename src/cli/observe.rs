@@ -62,10 +62,10 @@ pub(super) async fn plan(loaded: &Loaded, reader: &ClusterReader, options: Optio
 pub(super) struct Allowances {
     /// Also move nodes that point at ConfigMaps of others.
     #[arg(long)]
-    take_over: bool,
+    pub(super) take_over: bool,
     /// Accept a repository without pools, and pools that lost all their nodes.
     #[arg(long)]
-    allow_empty: bool,
+    pub(super) allow_empty: bool,
 }
 
 impl Allowances {

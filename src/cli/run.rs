@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::output::Output;
+use super::reports::ReportArgs;
 use super::repository_args::Loaded;
 use super::{Exit, Failure, Terminal};
 use crate::clock;
@@ -35,6 +37,17 @@ pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
     }
 }
 
+/// Reports of what goes on for long are JSON lines.
+pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), Failure> {
+    reports.create(|output| match output {
+        Output::Json => Ok(()),
+        _ => Err(Failure::usage(
+            "this command reports while it runs, so that --report takes json alone: a file of JSON lines",
+            "use --report json=FILE; `nodecfg diff` also writes text, yaml and markdown",
+        )),
+    })
+}
+
 /// What a run is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -51,6 +64,8 @@ pub(super) struct Audience {
     ticker: Option<JoinHandle<()>>,
     start: Timestamp,
     format: Format,
+    /// The other outputs that are asked for.
+    reports: ReportArgs,
     /// Whether anything has happened that was worth telling.
     told: bool,
     failed: Option<std::io::Error>,
@@ -64,10 +79,17 @@ impl Audience {
         review: &Review,
         purpose: Purpose,
         format: Format,
+        reports: &ReportArgs,
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Self, Failure> {
         let start = clock::now();
+        let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
+        for (_, out) in reports.writers()? {
+            let mut lines = JsonLines(out);
+            lines.document(start, "planned", shown::document(review)?)?;
+            listeners.push(Box::new(lines));
+        }
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
                 let mut lines = JsonLines(terminal.another_out());
@@ -88,10 +110,13 @@ impl Audience {
                 }
             }
         };
+        listeners.push(listener);
+        let listener: Box<dyn Listener + Send> = Box::new(All(listeners));
         let ticks = listener.wants_ticks();
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
-        Ok(Self { listener, ticker, start, format, told: false, failed: None, spans: spans::Rollout::of(plan) })
+        let spans = spans::Rollout::of(plan);
+        Ok(Self { listener, ticker, start, format, reports: reports.clone(), told: false, failed: None, spans })
     }
 
     pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
@@ -113,16 +138,15 @@ impl Audience {
         terminal.record.failure = kind_of(execution);
         own(&self.listener).finish(now)?;
         let seconds = now.duration_since(self.start).as_secs_f64();
+        let error = execution.error.as_ref().map(|error| ErrorMessage {
+            code: error.code().to_owned(),
+            message: error.to_string(),
+            help: error.help(),
+        });
+        let document = Document::value(outcome::ended(&execution.outcome, seconds, exit as u8, error))?;
+        self.reports.each(|_, out| JsonLines(out).document(now, "finished", document.clone()))?;
         match self.format {
-            Format::Json => {
-                let error = execution.error.as_ref().map(|error| ErrorMessage {
-                    code: error.code().to_owned(),
-                    message: error.to_string(),
-                    help: error.help(),
-                });
-                let document = Document::value(outcome::ended(&execution.outcome, seconds, exit as u8, error))?;
-                JsonLines(&mut terminal.out).document(now, "finished", document)?;
-            }
+            Format::Json => JsonLines(&mut terminal.out).document(now, "finished", document)?,
             _ => {
                 if self.told {
                     writeln!(terminal.err)?;
@@ -135,6 +159,28 @@ impl Audience {
             }
         }
         self.failed.map_or(Ok(exit), |error| Err(Failure::Output(error)))
+    }
+}
+
+/// Several listeners as one.
+struct All(Vec<Box<dyn Listener + Send>>);
+
+impl Listener for All {
+    fn tell(&mut self, now: Timestamp, progress: &Progress) -> std::io::Result<()> {
+        // All are told, whichever of them fails.
+        self.0.iter_mut().map(|listener| listener.tell(now, progress)).fold(Ok(()), Result::and)
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        self.0.iter_mut().for_each(|listener| listener.tick(now));
+    }
+
+    fn wants_ticks(&self) -> bool {
+        self.0.iter().any(|listener| listener.wants_ticks())
+    }
+
+    fn finish(&mut self, now: Timestamp) -> std::io::Result<()> {
+        self.0.iter_mut().map(|listener| listener.finish(now)).fold(Ok(()), Result::and)
     }
 }
 
@@ -274,9 +320,18 @@ pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) ->
 }
 
 /// Says what a command is about to work on: on standard error to people, as the first line to programs that read lines.
-pub(super) fn open(scene: &Scene, format: Format, lines: bool, terminal: &mut Terminal) -> Result<(), Failure> {
+pub(super) fn open(
+    scene: &Scene,
+    format: Format,
+    lines: Option<&ReportArgs>,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    if let Some(reports) = lines {
+        let document = Document::value(scene.clone())?;
+        reports.each(|_, out| JsonLines(out).document(clock::now(), "started", document.clone()))?;
+    }
     match format {
-        Format::Json if lines => {
+        Format::Json if lines.is_some() => {
             JsonLines(&mut terminal.out).document(clock::now(), "started", Document::value(scene.clone())?)?;
         }
         Format::Json | Format::Yaml => {}

@@ -6,6 +6,7 @@ use crate::desired::schema;
 use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use crate::kubelet::{self, Minor};
 use crate::report::schemas::{self, Output};
+use crate::plan::saved::schema::plan_schema;
 
 /// Print the JSON Schema of a file or of an output, for editors and checkers.
 ///
@@ -52,6 +53,8 @@ enum Kind {
     AgentPass,
     /// What every command writes with `-o json` when it cannot do its work.
     Error,
+    /// What `nodecfg diff --out` writes.
+    Plan,
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -73,6 +76,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::AgentStatus => schemas::schema(Output::AgentStatus),
         Kind::AgentPass => schemas::schema(Output::AgentPass),
         Kind::Error => schemas::schema(Output::Error),
+        Kind::Plan => plan_schema(),
         Kind::Kubelet => kubelet::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
     };
     terminal.out.write_all(schema::pretty(&schema).as_bytes())?;

@@ -1,5 +1,6 @@
 //! `nodecfg sync`: the reconciler.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -8,6 +9,8 @@ use tracing::Instrument as _;
 use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
+use super::plan_file::{self, Fixed, Meeting, Reviewed};
+use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Audience, Purpose};
 use super::sandbox::SandboxArgs;
@@ -32,9 +35,14 @@ use crate::telemetry::spans;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    repository: RepositoryArgs,
+    pub(super) repository: RepositoryArgs,
+    #[command(flatten)]
+    pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
+    /// Carry out a plan that `nodecfg diff --out FILE` saved: exactly that, or nothing when anything has changed since (exit code 7).
+    #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path, conflicts_with = "sandbox")]
+    plan: Option<PathBuf>,
     /// Show the plan and change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -62,37 +70,57 @@ Examples:
   nodecfg sync examples/repo-layout --sandbox  try it, without a cluster
   nodecfg sync --dry-run                       the plan alone
   nodecfg sync --rev v1.4.0                    roll out, or back to, a revision
+  nodecfg sync --plan plan.json                exactly what was reviewed (nodecfg diff --out plan.json)
   nodecfg sync -o json                         one JSON object per line, for a pipeline";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     if !args.dry_run {
         run::require_stream_format(format)?;
+        run::create_reports(&args.reports)?;
+    } else {
+        diff::create_reports(&args.reports)?;
     }
-    let loaded = args.repository.load(terminal).await?;
+    let reviewed = args.plan.as_deref().map(Reviewed::read).transpose()?;
+    let Fixed { repository, allowances, cluster, binding } = match &reviewed {
+        Some(reviewed) => reviewed.fix(args.given())?,
+        None => args.given(),
+    };
+    let loaded = repository.load(terminal).await?;
     warn(&loaded, verbose, terminal)?;
     let keys = label_keys(&loaded.desired);
     let sandbox = args.sandbox.fitted(&loaded, terminal).await?;
     let reader = match &sandbox {
-        Some(sandbox) => args.cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
-        None => args.cluster.reader(keys).await?,
+        Some(sandbox) => cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
+        None => cluster.reader(keys).await?,
     };
-    let reader = args.binding.bind(reader).await?;
+    let meeting = match reviewed {
+        Some(reviewed) => Some(reviewed.meet(&reader, &loaded).await?),
+        None => None,
+    };
+    let reader = binding.bind(reader).await?;
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
-    let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
-    run::open(&run::scene(&loaded, &namespace, server), format, !args.dry_run, terminal)?;
-    let options = args.allowances.options(namespace, args.repository.gate());
+    let namespace = cluster.namespace(&loaded.desired, &reader)?;
+    run::open(&run::scene(&loaded, &namespace, server), format, (!args.dry_run).then_some(&args.reports), terminal)?;
+    let options = allowances.options(namespace, repository.gate());
+    if let Some(meeting) = &meeting {
+        meeting.in_time(&loaded, &reader, &options).await?;
+    }
     let exit = if args.dry_run {
         let planned = plan(&loaded, &reader, options).await?;
+        if let Some(meeting) = &meeting {
+            meeting.hold(&planned, &reader)?;
+        }
         terminal.record.planned(&planned.plan);
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
         let review = of_plan(side(&args.repository, &loaded), &planned.plan);
-        diff::write(&review, format, None, verbose, terminal)?;
+        diff::write(&review, format, None, &args.reports, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
     } else {
         let mut stop = run::stop_on_signals(terminal.foot.clone());
         let lock = run::unless_stopped(&mut stop, args.lock(&loaded, &reader, &options)).await?;
-        let result = args.reconcile(&loaded, &reader, &lock, options, stop, format, verbose, terminal).await;
+        let result =
+            args.reconcile(&loaded, &reader, &lock, meeting.as_ref(), options, stop, format, verbose, terminal).await;
         lock.release().await;
         result?
     };
@@ -106,6 +134,16 @@ impl Args {
     /// What monitoring calls the command: a dry run proves nothing of nodes.
     pub(super) fn name(&self) -> &'static str {
         if self.dry_run { "dry-run" } else { "sync" }
+    }
+
+    /// The arguments that a saved plan could fix, as they were given.
+    fn given(&self) -> Fixed {
+        Fixed {
+            repository: self.repository.clone(),
+            allowances: self.allowances,
+            cluster: self.cluster.clone(),
+            binding: self.binding,
+        }
     }
 
     async fn lock(&self, loaded: &Loaded, reader: &ClusterReader, options: &Options) -> Result<HeldLock, Failure> {
@@ -125,6 +163,7 @@ impl Args {
         loaded: &Loaded,
         reader: &ClusterReader,
         lock: &HeldLock,
+        meeting: Option<&Meeting>,
         options: Options,
         mut stop: watch::Receiver<Stop>,
         format: Format,
@@ -132,8 +171,12 @@ impl Args {
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
         let planning = plan(loaded, reader, options);
-        let Planned { plan, observed, options } = run::unless_stopped(&mut stop, planning).await?;
-        terminal.record.planned(&plan);
+        let planned = run::unless_stopped(&mut stop, planning).await?;
+        if let Some(meeting) = meeting {
+            meeting.hold(&planned, reader)?;
+        }
+        terminal.record.planned(&planned.plan);
+        let Planned { plan, observed, options } = planned;
         let refusals = plan.refusals();
         if !refusals.is_empty() {
             return Err(Failure::Problems { problems: refusals, snapshot: Box::new(loaded.snapshot.clone()) });
@@ -142,7 +185,7 @@ impl Args {
             warn_of_plan(&plan, loaded, format, verbose, terminal)?;
         }
         let review = of_plan(side(&self.repository, loaded), &plan);
-        let mut audience = Audience::gather(&plan, &review, Purpose::Sync, format, verbose, terminal)?;
+        let mut audience = Audience::gather(&plan, &review, Purpose::Sync, format, &self.reports, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &loaded.desired,
@@ -150,6 +193,7 @@ impl Args {
             options: &options,
             mode: Mode {
                 assign: true,
+                as_reviewed: meeting.is_some(),
                 rollback_on_failure: self.rollback_on_failure,
                 concurrency: usize::from(self.concurrency),
                 timeout: None,

@@ -20,7 +20,7 @@ use crate::telemetry::{metrics, spans, textfile};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct MetricsArgs {
     /// Write metrics of the run to this file (*.prom), for node_exporter's textfile collector.
-    #[arg(long, value_name = "FILE", value_parser = textfile::path)]
+    #[arg(long, value_name = "FILE", value_parser = textfile::path, help_heading = "Monitoring")]
     metrics_textfile: Option<PathBuf>,
 }
 

@@ -1,10 +1,11 @@
 //! `nodecfg validate`: are these repositories and configurations good?
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::git_args::{GitArgs, Which};
+use super::reports::ReportArgs;
 use super::repository_args::parse_kubernetes_version;
 use super::signers_args::SignersArgs;
 use super::{Exit, Failure, Terminal, actions};
@@ -12,10 +13,10 @@ use crate::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
 use crate::finding::{Finding, Gate, Place};
 use crate::kubelet::Minor;
 use crate::kubelet::minor::NEWEST_RELEASED;
-use crate::report::findings::Texts;
+use crate::report::findings::{Texts, WIDTH};
 use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
 use crate::repository::signature::Signers;
-use crate::repository::{Snapshot, SnapshotFile, read_file};
+use crate::repository::{Snapshot, SnapshotFile, is_candidate, read_file};
 
 /// Check repositories and KubeletConfiguration files, and report everything that is wrong with them.
 ///
@@ -48,6 +49,8 @@ pub(super) struct Args {
     #[command(flatten)]
     git: GitArgs,
     #[command(flatten)]
+    pub(super) reports: ReportArgs,
+    #[command(flatten)]
     signers: SignersArgs,
 }
 
@@ -61,19 +64,28 @@ Examples:
 
 pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let targets = args.targets()?;
+    args.reports.create(|_| Ok(()))?;
     let location = actions::location();
     let mut run = Run {
         checks: args.checks(),
         alone: targets.len() == 1,
         verbose: verbose > 0,
         renderer: renderer(shape, verbose > 0, terminal.out_width, location.clone()),
+        reports: args
+            .reports
+            .writers()?
+            .into_iter()
+            .map(|(output, out)| (renderer(output.shape(), verbose > 0, WIDTH, location.clone()), out))
+            .collect(),
         totals: Totals::default(),
         annotated: actions::are_here().then_some(location),
         signers: args.signers.read()?,
     };
-    for target in &targets {
+    for (index, target) in targets.iter().enumerate() {
         let which = Which { signers: run.signers.clone(), ..args.which(target) };
-        if target != Path::new("-") && (target.is_dir() || (!target.exists() && which.remote()?.is_some())) {
+        // What a list names, or what is called like a configuration, is a file even where it is missing.
+        let named = index < args.paths.len() && !is_candidate(&target.to_string_lossy()) && !target.exists();
+        if target != Path::new("-") && (target.is_dir() || (named && which.remote()?.is_some())) {
             run.repository(which, terminal).await?;
         } else if args.worktree || args.rev.is_some() || args.signers.are_given() {
             return Err(Failure::usage(
@@ -91,6 +103,10 @@ pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut T
         run.nothing("no file was named", terminal)?;
     }
     run.renderer.finish(&mut terminal.out, &run.totals)?;
+    for (renderer, out) in &mut run.reports {
+        renderer.finish(out, &run.totals)?;
+        out.flush()?;
+    }
     Ok(if run.totals.is_valid() { Exit::Done } else { Exit::InvalidRepository })
 }
 
@@ -146,6 +162,8 @@ struct Run {
     alone: bool,
     verbose: bool,
     renderer: Box<dyn Renderer>,
+    /// The other outputs that are asked for.
+    reports: Vec<(Box<dyn Renderer>, Box<dyn Write + Send>)>,
     totals: Totals,
     /// Where annotations point, if any are wanted.
     annotated: Option<Location>,
@@ -217,6 +235,9 @@ impl Run {
     fn report(&mut self, batch: &Batch<'_>, terminal: &mut Terminal) -> Result<(), Failure> {
         self.totals.add(batch);
         self.renderer.batch(&mut terminal.out, batch)?;
+        for (renderer, out) in &mut self.reports {
+            renderer.batch(out, batch)?;
+        }
         if let Some(location) = &self.annotated {
             annotations::write(&mut terminal.err, batch, location, self.verbose)?;
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn};
+use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Audience, Purpose};
 use super::telemetry::MetricsArgs;
@@ -20,7 +21,9 @@ use crate::rollout::machine::Mode;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    repository: RepositoryArgs,
+    pub(super) repository: RepositoryArgs,
+    #[command(flatten)]
+    pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
     /// How long to wait, instead of each pool's convergenceTimeout.
@@ -36,25 +39,32 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     run::require_stream_format(format)?;
+    run::create_reports(&args.reports)?;
     let loaded = args.repository.load(terminal).await?;
     warn(&loaded, verbose, terminal)?;
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let reader = args.binding.bind(reader).await?;
     let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
-    run::open(&run::scene(&loaded, &namespace, reader.server()), format, true, terminal)?;
+    run::open(&run::scene(&loaded, &namespace, reader.server()), format, Some(&args.reports), terminal)?;
     let mut stop = run::stop_on_signals(terminal.foot.clone());
     let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);
     let review = of_plan(side(&args.repository, &loaded), plan);
-    let mut audience = Audience::gather(plan, &review, Purpose::Verify, format, verbose, terminal)?;
+    let mut audience = Audience::gather(plan, &review, Purpose::Verify, format, &args.reports, verbose, terminal)?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,
         observed,
         options,
-        mode: Mode { assign: false, rollback_on_failure: false, concurrency: 1, timeout: args.timeout },
+        mode: Mode {
+            assign: false,
+            as_reviewed: false,
+            rollback_on_failure: false,
+            concurrency: 1,
+            timeout: args.timeout,
+        },
     };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, progress| audience.tell(now, progress)).await;
     audience.dismiss(&execution, terminal)

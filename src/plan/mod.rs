@@ -29,6 +29,7 @@ mod make;
 mod membership;
 mod problem;
 mod questions;
+pub mod saved;
 mod verdicts;
 mod waves;
 mod why;

@@ -63,7 +63,7 @@ fn build(index: usize, (state, ready, pool): (State, bool, u8)) -> Node {
 }
 
 prop_compose! {
-    fn worlds()(
+    pub(super) fn worlds()(
         nodes in vec(states(), 0..30),
         budget in 1..5_u32,
         canaries in prop::option::of((1..4_u32, 0..100_u64)),
@@ -88,7 +88,7 @@ prop_compose! {
     }
 }
 
-fn plan(desired: &Desired, observed: &Observed) -> Plan {
+pub(super) fn plan(desired: &Desired, observed: &Observed) -> Plan {
     let options = super::Options { allow_empty: true, ..options() };
     make(desired, observed, &options).expect("these worlds can be planned")
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::document::Kind;
 use super::findings::ByFile;
+use crate::plan::saved::Difference;
 
 /// Why a command has not done its work.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -17,6 +18,9 @@ pub struct ErrorReport<'a> {
     /// All findings, where the repository is what is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<ByFile<'a>>,
+    /// What has changed since, where a saved plan is stale.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Difference>,
 }
 
 impl Kind for ErrorReport<'_> {

@@ -21,6 +21,7 @@ pub mod progress;
 pub mod review;
 pub mod schemas;
 pub mod source;
+pub mod stale;
 pub mod status;
 mod style;
 pub mod summary;

@@ -29,6 +29,7 @@ pub use address::{Address, AddressError, RemoteAddress, Scheme};
 pub use error::RepositoryError;
 pub use file::read_file;
 pub use subfolder::{Folder, FolderError};
+pub use text::is_candidate;
 
 /// The most bytes of one file.
 pub const MAX_FILE: u64 = 1 << 20;

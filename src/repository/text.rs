@@ -57,7 +57,8 @@ pub(super) fn unreadable_name(path: &str) -> Option<Finding> {
 }
 
 /// Whether nodecfg could use a file of this name.
-pub(super) fn is_candidate(path: &str) -> bool {
+#[must_use]
+pub fn is_candidate(path: &str) -> bool {
     let hidden = path.split('/').any(|part| part.starts_with('.'));
     let name = path.rsplit('/').next().unwrap_or(path);
     let known = name.rsplit_once('.').is_some_and(|(_, end)| matches!(end, "yaml" | "yml" | "json"));

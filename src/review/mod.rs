@@ -17,6 +17,7 @@ use crate::kubelet::Minor;
 use crate::kubelet::risk::{Class, StateFile};
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use crate::plan::{self, ChangedField, PlanId, Unpooled, WaveKind, Why};
+use crate::repository::signature::Signer;
 
 mod compare;
 mod files;
@@ -69,6 +70,9 @@ pub enum Side {
         name: Option<String>,
         /// The commit.
         commit: CommitId,
+        /// Who signed it, where that was asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        signer: Option<Signer>,
     },
     /// The files as they lie in the folder.
     WorkingTree,

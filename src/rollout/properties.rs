@@ -200,7 +200,7 @@ proptest! {
         let plan = make(&desired, &cluster, &options()).unwrap();
         let name = plan.pools[0].name.clone();
         let decide = |node: &Node| redecide(&desired, &cluster, &options(), &name, node);
-        let mode = Mode { assign: true, rollback_on_failure, concurrency, timeout: None };
+        let mode = Mode { assign: true, as_reviewed: false, rollback_on_failure, concurrency, timeout: None };
         let mut world = World {
             nodes: cluster.nodes.clone(),
             machine: Machine::new(&plan, mode),

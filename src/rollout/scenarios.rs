@@ -18,7 +18,8 @@ use crate::plan::fixtures::{
 };
 use crate::plan::{Plan, make, redecide};
 
-const ASSIGN: Mode = Mode { assign: true, rollback_on_failure: false, concurrency: 16, timeout: None };
+const ASSIGN: Mode =
+    Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: 16, timeout: None };
 
 /// A rollout of one pool with a story to tell.
 struct Story {
@@ -446,8 +447,13 @@ fn nobody_is_rolled_back_to_what_is_not_there() {
 
 #[test]
 fn verifying_waits_without_assigning() {
-    let mode =
-        Mode { assign: false, rollback_on_failure: false, concurrency: 1, timeout: Some(Duration::from_secs(30)) };
+    let mode = Mode {
+        assign: false,
+        as_reviewed: false,
+        rollback_on_failure: false,
+        concurrency: 1,
+        timeout: Some(Duration::from_secs(30)),
+    };
     let mut story = Story::new(three(), policy(1), mode);
     assert!(story.tell(Input::Start).is_empty());
     // Somebody else's sync moves them, all at once.

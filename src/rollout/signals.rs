@@ -17,6 +17,9 @@ use crate::plan::Decision;
 pub struct Mode {
     /// Whether nodes are assigned. If not, the machine only watches them converge (`verify`).
     pub assign: bool,
+    /// Whether a node that somebody changes meanwhile is left as it is, rather than decided upon anew: the plan was reviewed, and
+    /// what it would be assigned from was not.
+    pub as_reviewed: bool,
     /// Whether a failed node is pointed back at what it had before.
     pub rollback_on_failure: bool,
     /// How many assignments of one pool may be on their way to the server at a time, at least 1. Whoever has to wait for

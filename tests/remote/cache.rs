@@ -105,7 +105,7 @@ fn two_runs_at_once_do_not_disturb_each_other() {
 fn a_run_that_was_killed_leaves_nothing_in_the_way() {
     let (site, server) = served(Door::HangLater);
     let mut child = site.command(&["validate", &server.url]).spawn().unwrap();
-    while server.downloads() == 0 {
+    while !server.is_asked_for_objects() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     child.kill().unwrap();

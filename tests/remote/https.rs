@@ -180,7 +180,8 @@ fn a_server_that_hangs_is_given_up_on() {
 #[test]
 fn a_signal_ends_a_fetch() {
     use std::io::BufRead as _;
-    let (site, server) = served(Door::Hang);
+    let (mut site, server) = served(Door::Hang);
+    site.set("NODECFG_GIT_TOKEN", TOKEN);
     let mut child = site.command(&["diff", "-v", &server.url]).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
@@ -203,6 +204,9 @@ fn an_address_with_a_secret_or_without_encryption_is_refused() {
     let run = site.read("https://me:hunter2@127.0.0.1/fleet.git", None);
     run.refuses(&["a password or a token in it", "NODECFG_GIT_TOKEN"]);
     assert!(!format!("{run:?}").contains("hunter2"));
+    // A file that is missing is no host, whatever is in its name.
+    let run = site.run(&["validate", "127.0.0.1:pools/x.yaml"]);
+    assert!(run.exit == 3 && run.out.contains("cannot be read"), "{run:?}");
     site.read("http://127.0.0.1/fleet.git", None).refuses(&["http:// is not supported"]);
     std::fs::write(site.path("home/.gitconfig"), "[url \"http://127.0.0.1/\"]\n\tinsteadOf = https://example.com/\n")
         .unwrap();

@@ -73,9 +73,14 @@ impl Server {
         self.shared.requests.lock().unwrap().clone()
     }
 
-    /// How many times something was downloaded.
+    /// How many times something was downloaded: a shallow fetch takes two requests, and the last one ends with "done".
     pub fn downloads(&self) -> usize {
-        self.asked().iter().filter(|asked| asked.path.ends_with("/git-upload-pack")).count()
+        self.asked().iter().filter(|asked| asked.body.contains("0009done")).count()
+    }
+
+    /// Whether anybody has begun to download.
+    pub fn is_asked_for_objects(&self) -> bool {
+        self.asked().iter().any(|asked| asked.path.ends_with("/git-upload-pack"))
     }
 }
 

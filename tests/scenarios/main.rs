@@ -14,6 +14,7 @@ mod commands;
 mod crash;
 mod input;
 mod planning;
+mod plans;
 mod rollout;
 mod size;
 mod wire;

@@ -134,8 +134,13 @@ impl Keeper {
             self.tell.send_replace(State::Held(self.until));
         }
         self.tell.send_replace(State::Lost("it was given up".to_owned()));
-        if let Err(error) = self.release().await {
-            tracing::debug!("the lock {} is left to expire: {error}", self.requests.display());
+        match self.release().await {
+            Ok(()) => {}
+            // Every run to come would find the lock held, and a long one would lose it on the way.
+            Err(error @ ClusterError::Forbidden { .. }) => {
+                tracing::warn!("the lock {} is left to expire: {error}. {}", self.requests.display(), error.help());
+            }
+            Err(error) => tracing::debug!("the lock {} is left to expire: {error}", self.requests.display()),
         }
     }
 

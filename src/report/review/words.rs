@@ -11,7 +11,11 @@ use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Sid
 /// Says on what a command is about to work: the first line on standard error.
 #[must_use]
 pub fn opening(review: &Review) -> String {
-    format!("fleet {} {}, compared with {}", review.fleet, at(&review.to), side(&review.from))
+    let signed = match &review.to {
+        Side::Revision { signer: Some(signer), .. } => format!(" signed by {signer}"),
+        _ => String::new(),
+    };
+    format!("fleet {} {}{signed}, compared with {}", review.fleet, at(&review.to), side(&review.from))
 }
 
 /// A side after a preposition: `at commit 8f7f378c28`, `in the working tree`.
@@ -26,7 +30,7 @@ pub(super) fn at(side: &Side) -> String {
 /// One side, as it was asked for and with its commit.
 pub(super) fn side(side: &Side) -> String {
     match side {
-        Side::Revision { name: Some(name), commit } if !commit.as_str().starts_with(name.as_str()) => {
+        Side::Revision { name: Some(name), commit, .. } if !commit.as_str().starts_with(name.as_str()) => {
             format!("{} ({})", clipped(name, 60), commit.short())
         }
         Side::Revision { commit, .. } => format!("commit {}", commit.short()),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use json_patch::Patch;
 
 use super::roster::{Group, Phase, Rollback, Tracked};
 use super::{Gate, PoolRun, elapsed};
@@ -65,9 +66,14 @@ impl PoolRun {
             node.ready = current.ready == Readiness::Ready;
             node.healthy = is_available(current);
         });
+        let planned = self.nodes.get(number).and_then(|node| node.patch.clone());
         let may_retry = replans <= REPLANS && self.stopped.is_none();
+        // Whether the patch that was sent had arrived may have been all that was open.
+        let may_assign = |patch: &Patch| may_retry && (!self.mode.as_reviewed || planned.as_ref() == Some(patch));
         match decision {
-            Decision::Step(Step { action: Action::Assign { patch }, from, was_ready, can_return, .. }) if may_retry => {
+            Decision::Step(Step { action: Action::Assign { patch }, from, was_ready, can_return, .. })
+                if may_assign(&patch) =>
+            {
                 context.commands.push(Command::Assign(name, patch.clone()));
                 self.nodes.update(number, |node| {
                     (node.from, node.patch) = (from, Some(patch));

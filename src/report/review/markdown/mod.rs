@@ -93,7 +93,7 @@ fn compared(review: &Review) -> String {
 /// One side, its names as code.
 fn side(side: &Side) -> String {
     match side {
-        Side::Revision { name: Some(name), commit } if !commit.as_str().starts_with(name.as_str()) => {
+        Side::Revision { name: Some(name), commit, .. } if !commit.as_str().starts_with(name.as_str()) => {
             format!("{} (`{}`)", code(&words::clipped(name, 60)), commit.short())
         }
         Side::Revision { commit, .. } => format!("`{}`", commit.short()),

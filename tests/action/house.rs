@@ -1,0 +1,107 @@
+//! Rules for action.yml, its scripts, the workflows and their guide.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::job::{ACTION, root};
+
+fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries
+        .filter(|path| path.to_string_lossy().ends_with(ending))
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{folder}");
+    files
+}
+
+#[test]
+fn no_script_has_an_expression_in_it() {
+    for step in ACTION["runs"]["steps"].as_array().unwrap() {
+        let run = step["run"].as_str().unwrap();
+        assert!(!run.contains("${{"), "{run}");
+        let script = run.split_once("$GITHUB_ACTION_PATH/").unwrap().1.trim_end_matches('"');
+        assert!(root().join(script).is_file(), "{script}");
+    }
+    for (path, text) in files(".github/workflows", ".yml").into_iter().chain(files("examples/workflows", ".yml")) {
+        let workflow: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        for (name, job) in workflow["jobs"].as_object().unwrap() {
+            for step in job["steps"].as_array().unwrap() {
+                let run = step["run"].as_str().unwrap_or_default();
+                assert!(!run.contains("${{"), "{}: {name}: {run}", path.display());
+                // What others may move is named by its commit.
+                if let Some(uses) = step["uses"].as_str().filter(|uses| !uses.starts_with("./")) {
+                    let (action, revision) = uses.split_once('@').unwrap();
+                    let commit = revision.len() == 40 && revision.chars().all(|c| c.is_ascii_hexdigit());
+                    let ours = action == "example/nodecfg" && revision == concat!("v", env!("CARGO_PKG_VERSION"));
+                    assert!(commit || ours, "{}: {uses}", path.display());
+                }
+            }
+        }
+        assert!(workflow["permissions"].is_object(), "{}: permissions for all jobs", path.display());
+    }
+}
+
+#[test]
+fn scripts_run_in_the_bash_of_macos() {
+    let newer = [
+        "mapfile",
+        "readarray",
+        "declare -A",
+        "local -A",
+        "local -n",
+        "declare -n",
+        "coproc",
+        "wait -n",
+        "|&",
+        "&>>",
+        ",,}",
+        "^^}",
+        "@Q}",
+        "${EPOCHSECONDS",
+        "shopt -s globstar",
+        "printf '%(",
+    ];
+    for (path, text) in files("action", ".sh") {
+        for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            let found = newer.iter().find(|word| line.contains(**word));
+            assert_eq!(found, None, "{}: {line}", path.display());
+        }
+        let sourced = text.starts_with("# shellcheck shell=bash\n");
+        assert!(sourced || text.contains("\nset -euo pipefail\n"), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_guide_has_every_input_and_output() {
+    let guide = fs::read_to_string(root().join("docs/ci.md")).unwrap();
+    for list in ["inputs", "outputs"] {
+        for name in ACTION[list].as_object().unwrap().keys() {
+            assert!(guide.contains(&format!("| `{name}` |")), "{list}: {name}");
+        }
+    }
+}
+
+#[test]
+fn inputs_that_workflows_use_exist() {
+    let workflows = files("examples/workflows", ".yml").into_iter().chain(files(".github/workflows", ".yml"));
+    let mut uses = 0;
+    for (path, text) in workflows {
+        let workflow: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        for job in workflow["jobs"].as_object().unwrap().values() {
+            for step in job["steps"].as_array().unwrap() {
+                let ours =
+                    step["uses"].as_str().is_some_and(|uses| uses.starts_with("example/nodecfg@") || uses == "./");
+                if !ours {
+                    continue;
+                }
+                uses += 1;
+                for name in step["with"].as_object().into_iter().flatten().map(|(name, _)| name) {
+                    assert!(ACTION["inputs"][name].is_object(), "{}: {name}", path.display());
+                }
+            }
+        }
+    }
+    assert!(uses >= 4, "{uses}");
+}

@@ -1,0 +1,66 @@
+//! Where the program comes from.
+
+use crate::github::{Github, archive_name, sha256};
+use crate::job::{Job, possible, root};
+use crate::workspace::{KUBELET, Workspace};
+
+fn workspace() -> Workspace {
+    Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)])
+}
+
+#[test]
+fn an_archive_with_another_checksum_is_not_run() {
+    if !possible() {
+        return;
+    }
+    let (github, workspace) = (Github::start(), workspace());
+    Job::push(&workspace, &github).with("sha256", github.sha256()).run().passed();
+    let other = sha256(b"something else");
+    let refused = Job::push(&workspace, &github).with("sha256", &other).run();
+    refused.failed_in("Download nodecfg", "input sha256 says");
+    assert!(refused.left("bin").is_empty());
+
+    github.world().sums = Some(format!("{other}  {}\n", archive_name()));
+    let refused = Job::push(&workspace, &github).run();
+    refused.failed_in("Download nodecfg", "SHA256SUMS of the release says");
+    assert!(refused.left("bin").is_empty());
+
+    github.world().sums = Some(format!("{other}  another.tar.gz\n"));
+    Job::push(&workspace, &github).run().failed_in("Download nodecfg", "does not have");
+}
+
+#[test]
+fn a_release_that_is_not_there_is_named() {
+    if !possible() {
+        return;
+    }
+    let (github, workspace) = (Github::start(), workspace());
+    let job = || Job::push(&workspace, &github);
+    job().with("version", "9.9.9").run().failed_in("Download nodecfg", "/releases/download/v9.9.9/nodecfg-");
+    job().with("version", "latest; rm").run().failed_in("Check the inputs", "is no version");
+    job().with("release-url", "http://mirror.example/x").run().failed_in("Download nodecfg", "no https:// URL");
+    job().local().run().failed_in("Download nodecfg", "local path has no releases");
+    let mirror = format!("{}/example/nodecfg/releases/download", github.url());
+    job().local().with("release-url", mirror).run().passed();
+    job().program("uname", "#!/bin/sh\necho Plan9\n").run().failed_in("Download nodecfg", "Plan9 Plan9");
+}
+
+#[test]
+fn it_can_be_built_from_the_actions_own_source() {
+    if !possible() {
+        return;
+    }
+    let (github, workspace) = (Github::start(), workspace());
+    // A stand-in for cargo: what it is asked, and a program where it would put it.
+    let cargo = format!(
+        "#!/bin/sh\necho cargo \"$@\"\nwhile [ $# -gt 0 ]; do [ \"$1\" = --target-dir ] && target=$2; shift; done\n\
+         mkdir -p \"$target/release\" && cp '{}' \"$target/release/nodecfg\"\n",
+        env!("CARGO_BIN_EXE_nodecfg")
+    );
+    let job = || Job::push(&workspace, &github).local().with("build", "true");
+    let outcome = job().program("cargo", &cargo).run();
+    outcome.passed();
+    let asked = format!("--manifest-path {}/Cargo.toml", root().display());
+    assert!(outcome.log().contains("cargo build --release --locked --bin nodecfg") && outcome.log().contains(&asked));
+    job().program("cargo", "#!/bin/sh\nexit 101\n").run().failed_in("Build nodecfg", "does not build here");
+}

@@ -1,0 +1,286 @@
+//! A job that uses the action: its steps run as the runner runs them.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::expression::Context;
+use crate::github::{Github, TOKEN};
+use crate::workspace::Workspace;
+
+/// What is in action.yml.
+pub static ACTION: LazyLock<Value> = LazyLock::new(|| {
+    let text = fs::read_to_string(root().join("action.yml")).unwrap();
+    serde_saphyr::from_str(&text).unwrap()
+});
+
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Whether the tools that runners have are here too. Says so when they are not.
+pub fn possible() -> bool {
+    let missing: Vec<&str> = ["bash", "jq", "curl", "git", "tar"]
+        .into_iter()
+        .filter(|tool| Command::new(tool).arg("--version").output().is_err())
+        .collect();
+    if !missing.is_empty() {
+        eprintln!("skipped: {} not installed", missing.join(", "));
+    }
+    missing.is_empty()
+}
+
+/// A job with one use of the action.
+pub struct Job {
+    home: tempfile::TempDir,
+    workspace: PathBuf,
+    github: String,
+    event: (String, Value),
+    inputs: BTreeMap<String, String>,
+    variables: BTreeMap<String, String>,
+}
+
+/// One step, as it went.
+pub struct Step {
+    pub name: String,
+    pub failed: bool,
+    pub log: String,
+}
+
+/// What came of a job.
+pub struct Outcome {
+    /// Those that ran.
+    pub steps: Vec<Step>,
+    pub outputs: BTreeMap<String, String>,
+    pub summary: String,
+    /// Workflow commands that the runner obeyed: `error file=…::text`, with escapes.
+    pub commands: Vec<String>,
+    home: tempfile::TempDir,
+}
+
+impl Outcome {
+    pub fn failed(&self) -> Option<&str> {
+        self.steps.iter().find(|step| step.failed).map(|step| step.name.as_str())
+    }
+
+    pub fn log(&self) -> String {
+        self.steps.iter().map(|step| format!("== {}\n{}", step.name, step.log)).collect()
+    }
+
+    #[track_caller]
+    pub fn passed(&self) -> &Self {
+        assert_eq!(self.failed(), None, "{}", self.log());
+        self
+    }
+
+    /// It failed in this step, with an annotation that says this.
+    #[track_caller]
+    pub fn failed_in(&self, step: &str, saying: &str) -> &Self {
+        assert_eq!(self.failed(), Some(step), "{}", self.log());
+        let errors = self.commands.iter().filter(|command| command.starts_with("error "));
+        assert!(errors.into_iter().any(|error| error.contains(saying)), "{saying}: {:#?}", self.commands);
+        self
+    }
+
+    pub fn output(&self, name: &str) -> &str {
+        self.outputs.get(name).map_or_else(|| panic!("no output {name}"), String::as_str)
+    }
+
+    /// Files of this name that are still there.
+    pub fn left(&self, name: &str) -> Vec<PathBuf> {
+        let folders = fs::read_dir(self.home.path().join("temp")).unwrap().map(|entry| entry.unwrap().path());
+        folders.map(|folder| folder.join(name)).filter(|path| path.exists()).collect()
+    }
+}
+
+/// `NAME=VALUE` and `NAME<<END … END`, as in the files of GITHUB_OUTPUT and GITHUB_ENV.
+fn pairs(text: &str) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some((name, end)) = line.split_once("<<") {
+            let value: Vec<&str> = lines.by_ref().take_while(|line| *line != end).collect();
+            pairs.push((name.to_owned(), value.join("\n")));
+        } else {
+            let (name, value) = line.split_once('=').unwrap_or_else(|| panic!("no output: {line}"));
+            pairs.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    pairs
+}
+
+/// The commands that the runner would obey in a log: `::name …::` at the start of a line, the older `##[name]` anywhere, and
+/// none between stop-commands and its word.
+fn commands(log: &str) -> Vec<String> {
+    let mut obeyed = Vec::new();
+    let mut resume: Option<String> = None;
+    for line in log.lines() {
+        if let Some(word) = &resume {
+            if line.trim_start().starts_with(&format!("::{word}::")) {
+                resume = None;
+            }
+        } else if let Some(word) = line.strip_prefix("::stop-commands::") {
+            resume = Some(word.to_owned());
+        } else if let Some(command) = line.trim_start().strip_prefix("::") {
+            obeyed.push(command.to_owned());
+        } else if let Some((_, command)) = line.split_once("##[") {
+            obeyed.push(command.to_owned());
+        }
+    }
+    assert_eq!(resume, None, "commands stay stopped:\n{log}");
+    obeyed
+}
+
+impl Job {
+    fn new(name: &str, event: Value, workspace: &Workspace, github: &Github) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        for folder in ["temp", "files", "stand-ins", "_actions/example/nodecfg"] {
+            fs::create_dir_all(home.path().join(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink(root(), home.path().join("_actions/example/nodecfg/v0.1.0")).unwrap();
+        Self {
+            home,
+            workspace: workspace.path().to_owned(),
+            github: github.url(),
+            event: (name.to_owned(), event),
+            inputs: BTreeMap::new(),
+            variables: BTreeMap::new(),
+        }
+    }
+
+    /// For pull request 7 of a branch of `head`.
+    pub fn pull_request(head: &str, workspace: &Workspace, github: &Github) -> Self {
+        let event = json!({"pull_request": {
+            "number": 7,
+            "head": {"repo": {"full_name": head}},
+            "base": {"repo": {"full_name": "acme/fleet"}},
+        }});
+        Self::new("pull_request", event, workspace, github)
+    }
+
+    /// For a push to the main branch.
+    pub fn push(workspace: &Workspace, github: &Github) -> Self {
+        Self::new("push", json!({"ref": "refs/heads/main"}), workspace, github)
+    }
+
+    /// With an input, as under `with:`.
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        assert!(ACTION["inputs"][name].is_object(), "no input {name}");
+        self.inputs.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// With a variable, as under `env:` of the job.
+    pub fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// With a program that is found before any other of its name.
+    pub fn program(self, name: &str, script: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.home.path().join("stand-ins").join(name);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        self
+    }
+
+    /// Used from a folder of the workspace, `uses: ./…`.
+    pub fn local(self) -> Self {
+        self.variable("GITHUB_ACTION_PATH", root().to_str().unwrap())
+    }
+
+    pub fn run(self) -> Outcome {
+        let mut context = Context { success: true, ..Context::default() };
+        context.values.insert("github.token".to_owned(), TOKEN.to_owned());
+        for (name, input) in ACTION["inputs"].as_object().unwrap() {
+            let default = context.fill(input["default"].as_str().unwrap_or_else(|| panic!("{name} has no default")));
+            // As in the runner: the default is for inputs that are not named, not for empty ones.
+            let value = self.inputs.get(name).cloned().unwrap_or(default);
+            context.values.insert(format!("inputs.{name}"), value);
+        }
+        let (mut steps, mut all, mut summary) = (Vec::new(), Vec::new(), String::new());
+        for step in ACTION["runs"]["steps"].as_array().unwrap() {
+            if context.allows(step["if"].as_str()) {
+                let ran = self.step(step, &mut context, &mut summary);
+                all.extend(commands(&ran.log));
+                context.success &= !ran.failed;
+                steps.push(ran);
+            }
+            context.steps.extend(step["id"].as_str().map(str::to_owned));
+        }
+        let outputs = ACTION["outputs"].as_object().unwrap().iter();
+        let outputs = outputs.map(|(name, output)| (name.clone(), context.fill(output["value"].as_str().unwrap())));
+        Outcome { steps, outputs: outputs.collect(), summary, commands: all, home: self.home }
+    }
+
+    fn step(&self, step: &Value, context: &mut Context, summary: &mut String) -> Step {
+        let name = step["name"].as_str().unwrap().to_owned();
+        assert_eq!(step["shell"], "bash", "{name}");
+        let home = self.home.path();
+        let file = |name: &str| {
+            let path = home.join("files").join(name);
+            File::create(&path).unwrap();
+            path
+        };
+        let script = file("script.sh");
+        fs::write(&script, step["run"].as_str().unwrap()).unwrap();
+        let event = file("event.json");
+        fs::write(&event, self.event.1.to_string()).unwrap();
+        let (output, environment, page) = (file("output"), file("env"), file("summary"));
+        let log = file("log");
+        let out = File::options().append(true).open(&log).unwrap();
+
+        let path = format!("{}:{}", home.join("stand-ins").display(), std::env::var("PATH").unwrap());
+        let mut bash = Command::new("bash");
+        bash.args(["--noprofile", "--norc", "-eo", "pipefail"]).arg(&script).current_dir(&self.workspace).env_clear();
+        bash.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
+        bash.envs([
+            ("PATH", path.as_str()),
+            ("CI", "true"),
+            ("GITHUB_ACTIONS", "true"),
+            ("GITHUB_REPOSITORY", "acme/fleet"),
+            ("GITHUB_RUN_ID", "4711"),
+            ("GITHUB_EVENT_NAME", &self.event.0),
+            ("GITHUB_SERVER_URL", &self.github),
+            ("GITHUB_API_URL", &format!("{}/api", self.github)),
+        ]);
+        bash.envs([
+            ("HOME", home.join("home")),
+            ("RUNNER_TEMP", home.join("temp")),
+            ("GITHUB_WORKSPACE", self.workspace.clone()),
+            ("GITHUB_ACTION_PATH", home.join("_actions/example/nodecfg/v0.1.0")),
+            ("GITHUB_EVENT_PATH", event),
+            ("GITHUB_OUTPUT", output.clone()),
+            ("GITHUB_ENV", environment.clone()),
+            ("GITHUB_STEP_SUMMARY", page.clone()),
+        ]);
+        bash.envs(&self.variables);
+        for (variable, value) in step["env"].as_object().into_iter().flatten() {
+            bash.env(variable, context.fill(value.as_str().unwrap()));
+        }
+        let status = bash.status().unwrap();
+
+        assert_eq!(
+            fs::read_to_string(&environment).unwrap(),
+            "",
+            "{name}: a step must not change later ones of the user"
+        );
+        let page = fs::read_to_string(&page).unwrap();
+        assert!(page.len() <= 1024 * 1024, "{name}: the runner drops a summary of {} bytes", page.len());
+        summary.push_str(&page);
+        if let Some(id) = step["id"].as_str() {
+            for (output, value) in pairs(&fs::read_to_string(&output).unwrap()) {
+                context.values.insert(format!("steps.{id}.outputs.{output}"), value);
+            }
+        }
+        // Whatever nodecfg shows of a repository may be in any encoding.
+        let log = String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned();
+        assert!(!log.contains(TOKEN), "{name}: the token is in the log");
+        Step { name, failed: !status.success(), log }
+    }
+}

@@ -1,0 +1,204 @@
+//! Pull requests: one comment, kept up to date.
+
+use crate::github::{Answer, BOT, Github};
+use crate::job::{Job, Outcome, possible};
+use crate::workspace::{KUBELET, Workspace, changed, unchanged};
+
+const MARKER: &str = "<!-- nodecfg diff . -->";
+const UP_TO_DATE: &str = "acme/fleet";
+
+fn diff(workspace: &Workspace, github: &Github) -> Outcome {
+    Job::pull_request(UP_TO_DATE, workspace, github).with("command", "diff").run()
+}
+
+#[test]
+fn the_first_run_comments_and_later_ones_update_that() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    let first = diff(&changed(), &github);
+    first.passed();
+    {
+        let world = github.world();
+        assert_eq!(world.comments.len(), 1);
+        let body = world.body(0);
+        assert!(body.starts_with(MARKER), "{body}");
+        assert!(body.contains("maxPods") && body.contains("64"), "{body}");
+        assert!(!body.contains("web") || body.find("gpu") < body.find("web"), "{body}");
+        assert!(body.contains("/acme/fleet/actions/runs/4711"), "{body}");
+        assert_eq!(first.output("comment-url"), world.comments[0]["html_url"]);
+    }
+    assert!(first.summary.contains("maxPods"), "{}", first.summary);
+    assert!(!first.summary.contains(MARKER));
+    assert_eq!((first.output("changed"), first.output("exit-code")), ("true", "1"));
+    assert!(std::path::Path::new(first.output("report-json")).exists());
+    assert!(std::path::Path::new(first.output("report-markdown")).exists());
+
+    // The same again: nothing to write.
+    let again = diff(&changed(), &github);
+    again.passed();
+    assert_eq!(again.output("comment-url"), first.output("comment-url"));
+    assert_eq!(github.world().requests.iter().filter(|request| !request.starts_with("GET")).count(), 1);
+
+    let other = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)])
+        .merging(&[("pools/gpu/kubelet.yaml", &KUBELET.replace("32", "99"))])
+        .fetched(2);
+    diff(&other, &github).passed();
+    let world = github.world();
+    assert_eq!(world.comments.len(), 1);
+    assert!(world.body(0).contains("99") && !world.body(0).contains("64"), "{}", world.body(0));
+}
+
+#[test]
+fn without_changes_there_is_no_new_comment_and_an_old_one_says_so() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    let first = diff(&unchanged(), &github);
+    first.passed();
+    assert_eq!((first.output("changed"), first.output("exit-code")), ("false", "0"));
+    assert_eq!(first.output("comment-url"), "");
+    assert!(github.world().comments.is_empty());
+
+    github.world().comment(BOT, &format!("{MARKER}\nchanges of an earlier commit"));
+    diff(&unchanged(), &github).passed();
+    let world = github.world();
+    let body = world.body(0).trim_end().to_owned();
+    assert!(body.starts_with(MARKER) && !body.contains("earlier"), "{body}");
+    assert_eq!(body.lines().filter(|line| !line.is_empty()).count(), 2, "{body}");
+}
+
+#[test]
+fn only_our_own_comment_with_our_own_marker_is_changed() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    {
+        let mut world = github.world();
+        world.comment("mallory", &format!("{MARKER}\nnot by us"));
+        world.comment(BOT, "<!-- nodecfg diff other -->\nof another fleet");
+        world.comment(BOT, "a comment of another action");
+        world.comment("ghost", &format!("quoted: {MARKER}"));
+    }
+    diff(&changed(), &github).passed();
+    let world = github.world();
+    assert_eq!(world.comments.len(), 5);
+    assert!(!world.requests.iter().any(|request| request.starts_with("PATCH")), "{:?}", world.requests);
+}
+
+#[test]
+fn a_comment_on_the_second_page_is_found_and_a_second_one_is_retired() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    let (first, second) = {
+        let mut world = github.world();
+        for _ in 0..120 {
+            world.comment("somebody", "words");
+        }
+        let key = "<!-- nodecfg diff prod%20%3E%20eu -->";
+        (world.comment(BOT, &format!("{key}\nold")), world.comment(BOT, &format!("{key}\nof a run at the same time")))
+    };
+    let job = Job::pull_request(UP_TO_DATE, &changed(), &github).with("command", "diff");
+    let outcome = job.with("comment-key", "prod > eu").run();
+    outcome.passed();
+    let world = github.world();
+    assert_eq!(world.comments.len(), 122);
+    assert!(world.body(120).contains("maxPods"), "{}", world.body(120));
+    assert!(world.body(121).starts_with("Superseded by [this comment]"), "{}", world.body(121));
+    assert!(outcome.output("comment-url").ends_with(&first.to_string()));
+    assert!(world.requests.contains(&format!("PATCH /repos/acme/fleet/issues/comments/{second}")));
+}
+
+#[test]
+fn a_fork_without_rights_has_its_summary_and_no_comment() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    github.world().always = Some(Answer::of(403, "Resource not accessible by integration"));
+    let workspace = changed();
+    let job = |comment: &str, head: &str| {
+        Job::pull_request(head, &workspace, &github).with("command", "diff").with("comment", comment).run()
+    };
+    let forked = job("auto", "mallory/fleet");
+    forked.passed();
+    assert!(forked.summary.contains("maxPods"), "{}", forked.summary);
+    assert!(forked.commands.iter().any(|command| command.starts_with("notice ")), "{:?}", forked.commands);
+
+    job("true", "mallory/fleet").failed_in("Comment on the pull request", "pull-requests: write");
+    // Not a fork: somebody forgot the permission.
+    job("auto", "acme/fleet").failed_in("Comment on the pull request", "pull-requests: write");
+    let never = job("false", "acme/fleet");
+    never.passed();
+    assert!(never.summary.contains("maxPods"), "{}", never.summary);
+}
+
+#[test]
+fn a_diff_that_is_too_long_still_is_a_comment() {
+    if !possible() {
+        return;
+    }
+    let pool = |index: usize, pods: usize| {
+        let fields: String = (0..60).map(|field| format!("  x-{index}-{field}: \"{pods}\"\n")).collect();
+        (
+            format!("pools/pool-{index:03}/kubelet.yaml"),
+            format!(
+                "{KUBELET}staticPodURLHeader: {{}}\nevictionHard:\n{}systemReserved:\n{fields}",
+                "  memory.available: 1Gi\n"
+            ),
+        )
+    };
+    let files = |pods| (0..60).map(|index| pool(index, pods)).collect::<Vec<_>>();
+    fn named(files: &[(String, String)]) -> Vec<(&str, &str)> {
+        files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect()
+    }
+    let workspace = Workspace::of(&named(&files(1))).merging(&named(&files(2))).fetched(2);
+    let github = Github::start();
+    let job = Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", "diff");
+    let outcome = job.with("args", "--lenient").run();
+    outcome.passed();
+    let world = github.world();
+    let length = world.body(0).chars().count();
+    assert!((30_000..=65_536).contains(&length), "{length}");
+    assert!(outcome.summary.len() > length, "the job summary has room for all of it");
+}
+
+#[test]
+fn what_a_pull_request_says_is_no_command_to_the_runner() {
+    if !possible() {
+        return;
+    }
+    let evil = KUBELET.replace("32", "64")
+        + "clusterDomain: \"x ##[add-mask]maxPods\"\nnodeLeaseDurationSeconds: \"\\n::add-mask::y\"\n";
+    let workspace =
+        Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]).merging(&[("pools/gpu/kubelet.yaml", &evil)]).fetched(2);
+    let github = Github::start();
+    for command in ["diff", "validate"] {
+        let outcome = Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", command).run();
+        let obeyed: Vec<&String> = outcome.commands.iter().filter(|command| command.contains("add-mask]")).collect();
+        let others = outcome
+            .commands
+            .iter()
+            .filter(|command| !["error ", "warning ", "notice "].iter().any(|known| command.starts_with(known)));
+        assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new(), "{}", outcome.log());
+        // Within the text of an annotation it is text.
+        assert!(obeyed.iter().all(|command| command.starts_with("error ") || command.starts_with("warning ")));
+    }
+}
+
+#[test]
+fn a_base_that_was_not_fetched_and_a_checkout_of_something_else_are_told() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    let shallow = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]).merging(&[("a", "b")]).fetched(1);
+    diff(&shallow, &github).failed_in("Run nodecfg", "fetch-depth: 2");
+    let head = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]).then(&[("a", "b")]);
+    diff(&head, &github).failed_in("Run nodecfg", "not the merge commit");
+}

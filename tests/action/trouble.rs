@@ -1,0 +1,130 @@
+//! Inputs that make no sense, and a comments API that refuses.
+
+use std::fs;
+
+use crate::github::{Answer, Github, TOKEN};
+use crate::job::{Job, possible};
+use crate::workspace::{KUBELET, Workspace, changed};
+
+const COMMENT: &str = "Comment on the pull request";
+
+#[test]
+fn inputs_that_make_no_sense_are_refused_before_anything_is_downloaded() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    let workspace = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]);
+    for (command, input, value, saying) in [
+        ("apply", "comment", "auto", "none of: validate diff sync verify"),
+        ("diff", "comment", "maybe", "none of: auto true false"),
+        ("diff", "fail-on", "whatever", "none of: error changes"),
+        ("sync", "fail-on", "changes", "input fail-on is for command: diff"),
+        ("sync", "against", "main", "input against is for command: diff"),
+        ("diff", "plan", "plan.json", "input plan is for command: sync"),
+        ("verify", "plan-out", "plan.json", "input plan-out is for command: diff"),
+        ("diff", "path", "", "input path is empty"),
+        ("diff", "sha256", "abc", "is no SHA-256"),
+        ("sync", "kubeconfig", "", "input kubeconfig is empty"),
+        ("sync", "kubeconfig-path", "nowhere", "there is no file nowhere"),
+    ] {
+        let outcome = Job::push(&workspace, &github).with("command", command).with(input, value).run();
+        outcome.failed_in("Check the inputs", saying);
+        // Only what must run after a failure did.
+        assert!(outcome.steps.len() <= 2, "{}", outcome.log());
+    }
+    let spaces = Job::push(&workspace, &github).with("command", "sync").with("kubeconfig", " \n").run();
+    spaces.failed_in("Write the kubeconfig", "nothing but spaces");
+    assert!(spaces.left("kubeconfig").is_empty());
+}
+
+#[test]
+fn the_token_is_in_no_argument_and_in_no_variable_of_other_programs() {
+    if !possible() {
+        return;
+    }
+    let (github, workspace, notes) = (Github::start(), changed(), tempfile::tempdir().unwrap());
+    let seen = notes.path().join("seen");
+    let path = std::env::var("PATH").unwrap();
+    let curl = format!(
+        "#!/bin/sh\n{{ printf '%s\\n' \"$@\"; env; }} >>'{}'\nPATH='{path}' exec curl \"$@\"\n",
+        seen.display()
+    );
+    let job = Job::pull_request("acme/fleet", &workspace, &github).with("command", "diff");
+    job.program("curl", &curl).run().passed();
+    let seen = fs::read_to_string(seen).unwrap();
+    assert!(seen.contains("/issues/7/comments") && !seen.contains(TOKEN));
+    assert_eq!(github.world().comments.len(), 1);
+}
+
+#[test]
+fn refusals_are_told_once_with_the_permission_that_is_needed() {
+    if !possible() {
+        return;
+    }
+    let (github, workspace) = (Github::start(), changed());
+    let job = || {
+        Job::pull_request("acme/fleet", &workspace, &github)
+            .with("command", "diff")
+            .variable("NODECFG_ACTION_PAUSE", "0")
+    };
+    let later = Answer::of(403, "API rate limit exceeded")
+        .header("x-ratelimit-remaining", 0)
+        .header("x-ratelimit-reset", u32::MAX);
+    for (answer, tries, saying) in [
+        (Answer::of(403, "Resource not accessible by integration"), 1, "403"),
+        (Answer::of(404, "Not Found"), 1, "404"),
+        (Answer::of(422, "Validation Failed"), 1, "422"),
+        (Answer::of(301, "Moved Permanently"), 1, "301"),
+        (later, 1, "asks to wait for"),
+        (Answer::of(429, "Too many").header("retry-after", 4000), 1, "asks to wait for 4000 s"),
+        (Answer::of(500, "Server Error"), 5, "each of 5 tries"),
+    ] {
+        github.world().requests.clear();
+        github.world().always = Some(answer.clone());
+        let outcome = job().run();
+        outcome
+            .failed_in(COMMENT, saying)
+            .failed_in(COMMENT, "pull-requests: write")
+            .failed_in(COMMENT, answer.message);
+        let errors = outcome.commands.iter().filter(|command| command.starts_with("error "));
+        assert_eq!(errors.count(), 1, "{:#?}", outcome.commands);
+        let posts = github.world().requests.iter().filter(|request| request.starts_with("POST")).count();
+        assert_eq!(posts, tries, "{saying}");
+        assert!(outcome.summary.contains("maxPods"), "{}", outcome.summary);
+    }
+    job().with("token", "another").run().failed_in(COMMENT, "401");
+    job().with("token", "").run().failed_in(COMMENT, "input token is empty");
+    job().variable("GITHUB_API_URL", "http://127.0.0.1:1").run().failed_in(COMMENT, "each of 5 tries");
+}
+
+#[test]
+fn what_passes_is_waited_for() {
+    if !possible() {
+        return;
+    }
+    let (github, workspace) = (Github::start(), changed());
+    github.world().instead.extend([
+        Answer::of(429, "Too many").header("Retry-After", 0),
+        Answer::of(502, "Bad gateway"),
+        Answer::of(403, "You have exceeded a secondary rate limit").header("retry-after", 1),
+    ]);
+    let job = Job::pull_request("acme/fleet", &workspace, &github).with("command", "diff");
+    job.variable("NODECFG_ACTION_PAUSE", "0").run().passed();
+    assert_eq!(github.world().comments.len(), 1);
+}
+
+#[test]
+fn a_comment_that_was_made_though_the_answer_was_lost_is_not_made_twice() {
+    if !possible() {
+        return;
+    }
+    let (github, workspace) = (Github::start(), changed());
+    let mark = github.world().comments.len();
+    github.world().instead.push_back(Answer::of(504, "Gateway timeout"));
+    // The proxy gave up; the comment is there.
+    github.world().comment(crate::github::BOT, "<!-- nodecfg diff . -->\nmade by the request without an answer");
+    let job = Job::pull_request("acme/fleet", &workspace, &github).with("command", "diff");
+    job.variable("NODECFG_ACTION_PAUSE", "0").run().passed();
+    assert_eq!(github.world().comments.len(), mark + 1);
+}

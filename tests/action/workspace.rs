@@ -1,0 +1,100 @@
+//! What actions/checkout leaves in the workspace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub const KUBELET: &str = "\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPods: 32
+";
+
+/// A checkout of a configuration repository.
+pub struct Workspace {
+    folder: tempfile::TempDir,
+    at: PathBuf,
+}
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.com", "-c", "commit.gpgsign=false"];
+    let output = Command::new("git")
+        .args(who)
+        .args(["-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"])
+        .args(arguments)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn write(folder: &Path, files: &[(&str, &str)]) {
+    for (path, text) in files {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+fn commit(folder: &Path, message: &str) {
+    git(folder, &["add", "--all"]);
+    git(folder, &["commit", "--quiet", "--allow-empty", "--message", message]);
+}
+
+impl Workspace {
+    /// One commit with these files.
+    pub fn of(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("fleet");
+        fs::create_dir(&at).unwrap();
+        git(&at, &["init", "--quiet"]);
+        write(&at, files);
+        commit(&at, "base");
+        Self { folder, at }
+    }
+
+    /// The merge commit of a pull request that changes these files, as refs/pull/7/merge is.
+    pub fn merging(self, files: &[(&str, &str)]) -> Self {
+        git(&self.at, &["checkout", "--quiet", "-b", "change"]);
+        write(&self.at, files);
+        commit(&self.at, "change");
+        git(&self.at, &["checkout", "--quiet", "--detach", "main"]);
+        git(&self.at, &["merge", "--quiet", "--no-ff", "--message", "merge", "change"]);
+        self
+    }
+
+    /// The same, fetched with this depth.
+    pub fn fetched(mut self, depth: u32) -> Self {
+        let url = format!("file://{}", self.at.display());
+        git(&self.at, &["branch", "--quiet", "--force", "fetched", "HEAD"]);
+        self.at = self.folder.path().join("shallow");
+        let depth = format!("--depth={depth}");
+        git(self.folder.path(), &["clone", "--quiet", &depth, "--branch=fetched", &url, "shallow"]);
+        self
+    }
+
+    /// Another commit on top, of these files.
+    pub fn then(self, files: &[(&str, &str)]) -> Self {
+        write(&self.at, files);
+        commit(&self.at, "then");
+        self
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.at
+    }
+}
+
+/// Pull request 7: one field of one pool.
+pub fn changed() -> Workspace {
+    Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET), ("pools/web/kubelet.yaml", KUBELET)])
+        .merging(&[("pools/gpu/kubelet.yaml", &KUBELET.replace("32", "64"))])
+        .fetched(2)
+}
+
+/// The same of a file that nodecfg does not read.
+pub fn unchanged() -> Workspace {
+    Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]).merging(&[("README.md", "words")]).fetched(2)
+}

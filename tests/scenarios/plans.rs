@@ -1,0 +1,273 @@
+//! Saved plans: exactly what was reviewed, or nothing and the reason.
+
+use std::fs;
+use std::path::PathBuf;
+
+use nodecfg::sandbox::kubelets::Fault;
+use serde_json::{Value, json};
+
+use crate::harness::{Cluster, KUBELET, Repository, Run, Start};
+
+scenarios! {
+    Anything {
+        what_was_reviewed_is_carried_out_once,
+        weather_does_not_make_a_plan_stale,
+        nodes_that_come_go_and_are_made_anew_make_a_plan_stale,
+        what_somebody_does_by_hand_makes_a_plan_stale,
+        a_branch_that_moved_makes_a_plan_stale,
+        a_plan_of_another_cluster_does_not_even_take_the_lock,
+        a_file_that_is_damaged_is_refused_before_anything_is_asked,
+        what_the_plan_fixes_cannot_be_given_otherwise,
+        what_a_pool_does_not_allow_is_saved_and_refused,
+    }
+    Sandbox {
+        a_node_that_changes_between_comparison_and_patch_is_left_alone,
+        who_may_not_see_the_namespace_is_told_the_rule,
+    }
+}
+
+fn file(cluster: &Cluster) -> PathBuf {
+    cluster.home().join("plan.json")
+}
+
+/// Saves a plan that has changes.
+async fn save(cluster: &Cluster, repository: &Repository) -> PathBuf {
+    let path = file(cluster);
+    cluster.run("diff", repository, &["--out", path.to_str().unwrap()]).await.exits(1).says("nodecfg sync --plan");
+    path
+}
+
+/// Runs `sync --plan`.
+async fn carry_out(cluster: &Cluster, repository: &Repository, more: &[&str]) -> Run {
+    let path = file(cluster);
+    cluster.sync(repository, &[&["--plan", path.to_str().unwrap()], more].concat()).await
+}
+
+/// Runs `sync --plan` on a plan that is stale for these reasons: a code, and what is said of it. Nothing may be written.
+async fn stale(cluster: &Cluster, repository: &Repository, reasons: &[(&str, &str)]) {
+    let before = cluster.written().await;
+    let mut run = carry_out(cluster, repository, &[]).await.exits(7).says("is stale").says("nothing was written");
+    for (_, message) in reasons {
+        run = run.says(message);
+    }
+    carry_out(cluster, repository, &["--dry-run"]).await.exits(7);
+    let run = carry_out(cluster, repository, &["-o", "json"]).await.exits(7);
+    let lines = run.json_lines();
+    let error = lines.last().unwrap();
+    assert_eq!((&error["kind"], &error["exitCode"]), (&json!("Error"), &json!(7)), "{run}");
+    assert_eq!(error["errors"][0]["code"], "stale-plan", "{run}");
+    let codes: Vec<&str> = error["differences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|difference| difference["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(codes, reasons.iter().map(|(code, _)| *code).collect::<Vec<_>>(), "{run}");
+    assert_eq!(cluster.written().await, before);
+}
+
+async fn what_was_reviewed_is_carried_out_once(start: Start) {
+    let cluster = start.pool("a", 2).pool("b", 1).up().await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 100%}");
+    repository.pool("a", "maxPods: 110");
+    repository.pool("b", "maxPods: 120");
+    let commit = repository.commit();
+    let before = cluster.written().await;
+    let path = save(&cluster, &repository).await;
+    assert_eq!(cluster.written().await, before);
+
+    let text = fs::read_to_string(&path).unwrap();
+    let plan: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&plan["kind"], &plan["formatVersion"]), (&json!("SavedPlan"), &json!(1)));
+    assert_eq!(plan["commit"], commit.as_str());
+    let uid = &cluster.get("/api/v1/namespaces/kube-system").await["metadata"]["uid"];
+    assert_eq!(plan["cluster"]["uid"], *uid);
+    assert!(!text.contains("maxPods"), "no contents: {text}");
+
+    carry_out(&cluster, &repository, &["--dry-run"]).await.exits(0).says("3 nodes to assign");
+    assert_eq!(cluster.written().await, before);
+    carry_out(&cluster, &repository, &[]).await.exits(0).says("3 nodes: 3 converged");
+
+    let run = carry_out(&cluster, &repository, &[]).await.exits(7);
+    run.says("node a-1 points at").says("already");
+    // With nothing to do the plan is saved as well, and can be carried out to no effect.
+    let settled = cluster.written().await;
+    cluster.run("diff", &repository, &["--out", path.to_str().unwrap()]).await.exits(0);
+    carry_out(&cluster, &repository, &[]).await.exits(0).says("No changes:");
+    assert_eq!(cluster.written().await, settled);
+    cluster.down().await;
+}
+
+async fn weather_does_not_make_a_plan_stale(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    save(&cluster, &repository).await;
+    cluster.fault("a-1", Some(Fault::Deaf)).await;
+    cluster.until_node("a-1", "is not Ready", |state| !state.ready).await;
+    cluster
+        .create("/api/v1/nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "stranger"}}))
+        .await;
+    carry_out(&cluster, &repository, &["--dry-run"]).await.exits(0);
+    cluster.down().await;
+}
+
+async fn nodes_that_come_go_and_are_made_anew_make_a_plan_stale(start: Start) {
+    let cluster = start.pool("a", 3).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    save(&cluster, &repository).await;
+    let like = cluster.get("/api/v1/nodes/a-1").await;
+    let anew = |name: &str| {
+        let mut node = json!({"apiVersion": "v1", "kind": "Node"});
+        node["metadata"] = json!({"name": name, "labels": like["metadata"]["labels"]});
+        node["status"] = json!({"nodeInfo": like["status"]["nodeInfo"]});
+        node
+    };
+    cluster.delete("/api/v1/nodes/a-2").await;
+    stale(&cluster, &repository, &[("node-gone", "node a-2 is gone")]).await;
+    cluster.create("/api/v1/nodes", anew("a-2")).await;
+    stale(&cluster, &repository, &[("node-replaced", "node a-2 was deleted and made anew")]).await;
+    cluster.down().await;
+}
+
+async fn what_somebody_does_by_hand_makes_a_plan_stale(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    save(&cluster, &repository).await;
+    cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), false, None).await;
+    cluster.assign_by_hand("a-1", "by-hand").await;
+    let namespace = cluster.namespace();
+    let words = format!("node a-1 points at {namespace}/by-hand, and pointed at the local configuration");
+    stale(&cluster, &repository, &[("node-repointed", &words)]).await;
+    cluster.down().await;
+}
+
+async fn a_branch_that_moved_makes_a_plan_stale(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    save(&cluster, &repository).await;
+    let plan: Value = serde_json::from_str(&fs::read_to_string(file(&cluster)).unwrap()).unwrap();
+    let reviewed = plan["commit"].as_str().unwrap().to_owned();
+    repository.change("a", "maxPods: 120");
+    let words = format!("commit {reviewed} was reviewed");
+    stale(&cluster, &repository, &[("commit", &words), ("pool-configuration", "pool a shall run")]).await;
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
+    assert_eq!(cluster.get(&lease).await, Value::Null, "what is known to be stale takes no lock");
+    // A commit that nobody has any more, and the one that was reviewed.
+    carry_out(&cluster, &repository, &["--rev", &"f".repeat(40)]).await.exits(3);
+    carry_out(&cluster, &repository, &["--rev", &reviewed]).await.exits(0).says("1 converged");
+    cluster.down().await;
+}
+
+async fn a_plan_of_another_cluster_does_not_even_take_the_lock(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    let path = save(&cluster, &repository).await;
+    // As another cluster would have made it.
+    let mut plan = nodecfg::plan::saved::read(&fs::read(&path).unwrap()).unwrap();
+    plan.cluster.uid = "another".to_owned();
+    fs::write(&path, plan.sealed().text()).unwrap();
+    stale(&cluster, &repository, &[("cluster", "it is for another cluster: the one at https://")]).await;
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
+    assert_eq!(cluster.get(&lease).await, Value::Null);
+
+    save(&cluster, &repository).await;
+    let other = Repository::empty();
+    other.fleet("other", "");
+    other.pool("a", "maxPods: 110");
+    other.commit();
+    carry_out(&cluster, &other, &[]).await.exits(7).says("it is of fleet test, and the repository is of fleet other");
+    cluster.down().await;
+}
+
+async fn a_file_that_is_damaged_is_refused_before_anything_is_asked(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    let path = save(&cluster, &repository).await;
+    let text = fs::read_to_string(&path).unwrap();
+    let before = cluster.written().await;
+    for (damaged, words) in [
+        (text[..text.len() / 2].to_owned(), "is truncated: it breaks off in line"),
+        (text.replace("\"takeOver\": false", "\"takeOver\": true"), "was edited after it was made"),
+        (text.replace("\"formatVersion\": 1", "\"formatVersion\": 9"), "has format version 9"),
+        (String::new(), "is empty"),
+        ("{\"kind\": \"Plan\"}".to_owned(), "is not a saved plan: it is of kind \"Plan\""),
+    ] {
+        fs::write(&path, damaged).unwrap();
+        carry_out(&cluster, &repository, &["--kubeconfig", "/nowhere"]).await.exits(7).says(words);
+    }
+    fs::remove_file(&path).unwrap();
+    carry_out(&cluster, &repository, &[]).await.exits(2).says("cannot read the saved plan");
+    assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}
+
+async fn what_the_plan_fixes_cannot_be_given_otherwise(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), false, None).await;
+    cluster.assign_by_hand("a-1", "by-hand").await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    let path = file(&cluster);
+    let out = path.to_str().unwrap();
+    cluster.run("diff", &repository, &["--out", out]).await.exits(0);
+    for option in [&["--take-over"][..], &["--allow-empty"], &["--lenient"], &["--namespace", "elsewhere"]] {
+        let run = carry_out(&cluster, &repository, option).await.exits(2);
+        run.says(&format!("{} goes against --plan", option.join(" ")));
+    }
+    carry_out(&cluster, &repository, &["--namespace", cluster.namespace()]).await.exits(5).says("1 blocked");
+    // The plan's options are taken from it.
+    cluster.run("diff", &repository, &["--take-over", "--out", out]).await.exits(1);
+    carry_out(&cluster, &repository, &[]).await.exits(0).says("1 converged");
+    for none in ["-", "", "/nowhere/at/all/plan.json"] {
+        cluster.run("diff", &repository, &["--out", none]).await.exits(2);
+    }
+    cluster.down().await;
+}
+
+async fn what_a_pool_does_not_allow_is_saved_and_refused(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    cluster.sync(&repository, &[]).await.exits(0);
+    repository.change("a", "maxPods: 50");
+    save(&cluster, &repository).await;
+    let before = cluster.written().await;
+    carry_out(&cluster, &repository, &[]).await.exits(3);
+    carry_out(&cluster, &repository, &["--dry-run"]).await.exits(3);
+    assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}
+
+async fn a_node_that_changes_between_comparison_and_patch_is_left_alone(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 1}");
+    // Another of the fleet's own, which a sync without a plan would lead on to the target.
+    let old = Repository::of_pool("maxPods: 100", "");
+    cluster.sync(&old, &[]).await.exits(0);
+    let old = cluster.only_config_map().await;
+    save(&cluster, &repository).await;
+    let path = file(&cluster);
+    // The second waits for the first, as long as that cannot fetch what it points at.
+    cluster.fault("a-1", Some(Fault::SyncError)).await;
+    let run = cluster.start_run("sync", &repository, &["--plan", path.to_str().unwrap()]);
+    cluster.until_node("a-1", "is assigned", |state| state.source.as_deref().is_some_and(|name| name != old)).await;
+    let other = format!("{KUBELET}maxPods: 101\n");
+    cluster.create_config_map("test-a-other", &other, true, Some(("test", "a"))).await;
+    cluster.assign_by_hand("a-2", "test-a-other").await;
+    cluster.fault("a-1", None).await;
+    run.end().await.exits(5);
+    assert_eq!(cluster.source("a-2").await.as_deref(), Some("test-a-other"));
+    cluster.down().await;
+}
+
+async fn who_may_not_see_the_namespace_is_told_the_rule(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "");
+    save(&cluster, &repository).await;
+    cluster.sandbox().forbid("get", "namespaces");
+    let run = carry_out(&cluster, &repository, &[]).await.exits(4);
+    run.says("cannot get namespace kube-system").says("resourceNames: [kube-system]");
+    let path = file(&cluster);
+    cluster.run("diff", &repository, &["--out", path.to_str().unwrap()]).await.exits(4);
+    cluster.run("diff", &repository, &[]).await.exits(1);
+    cluster.down().await;
+}
