@@ -45,7 +45,8 @@ struct Run {
 
 impl Run {
     fn document(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{}: {error}\n{}\n{}", self.line, self.out, self.err))
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("{}: {error}\n{}\n{}", self.line, self.out, self.err))
     }
 
     fn lines(&self) -> Vec<Value> {
@@ -176,7 +177,11 @@ fn conforms(name: &str, document: &Value, what: &str) {
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> =
         validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
-    assert!(errors.is_empty(), "{what}: not as schemas/output/{name}.v1.json says:\n{}\n{document:#}", errors.join("\n"));
+    assert!(
+        errors.is_empty(),
+        "{what}: not as schemas/output/{name}.v1.json says:\n{}\n{document:#}",
+        errors.join("\n")
+    );
 }
 
 #[test]
@@ -218,7 +223,9 @@ fn commands_without_a_cluster() {
     place.file("repository/pools/gpu/kubelet.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Kubelet\n");
     place.run("validate repository").is(3, "validation");
 
-    for field in ["", "maxPods", "evictionHard", "logging --recursive", "featureGates.NodeSwap", "registerWithTaints.effect"] {
+    for field in
+        ["", "maxPods", "evictionHard", "logging --recursive", "featureGates.NodeSwap", "registerWithTaints.effect"]
+    {
         place.run(&format!("explain {field}")).is(0, "explanation");
     }
     place.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
@@ -287,7 +294,8 @@ fn two_revisions_compared() {
 fn a_rollout_that_fails() {
     let repository = example("repo-layout");
     let place = Place::without_cluster();
-    let sync = |more: &str| place.run(&format!("sync {repository} --sandbox --sandbox-nodes 2 --sandbox-speed 10 {more}"));
+    let sync =
+        |more: &str| place.run(&format!("sync {repository} --sandbox --sandbox-nodes 2 --sandbox-speed 10 {more}"));
     let events = sync("--fault gpu-1=validate-error").are_events(5);
     assert!(events.contains("failed") && events.contains("stopped"), "{events:?}");
     let events = sync("--fault gpu-1=no-start --rollback-on-failure --sandbox-version 1.36").are_events(5);
@@ -329,7 +337,10 @@ fn what_an_agent_says() {
 #[test]
 fn sarif_has_what_its_schema_requires() {
     let place = Place::without_cluster();
-    place.file("bad.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\nmaxPods: 2\nfoo: 1\n");
+    place.file(
+        "bad.yaml",
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\nmaxPods: 2\nfoo: 1\n",
+    );
     let output = place.command(&["validate", "bad.yaml", "-o", "sarif"]).output().unwrap();
     let log: Value = serde_json::from_slice(&output.stdout).unwrap();
     let has = |value: &Value, keys: &[&str]| {
@@ -387,7 +398,10 @@ fn sarif_has_what_its_schema_requires() {
 #[test]
 fn junit_has_what_its_readers_require() {
     let place = Place::without_cluster();
-    place.file("bad.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\nfoo: <1>\n");
+    place.file(
+        "bad.yaml",
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\nfoo: <1>\n",
+    );
     let output = place.command(&["validate", "bad.yaml", "-o", "junit"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let mut reader = quick_xml::Reader::from_str(&text);

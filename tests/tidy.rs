@@ -578,8 +578,11 @@ fn the_reference_has_every_field_and_every_output() {
         fields.remove(theirs);
     }
     let words: BTreeSet<&str> = page.split(|c: char| !c.is_alphanumeric()).collect();
-    let mut missing: Vec<String> =
-        fields.into_iter().filter(|field| !words.contains(field.as_str())).map(|field| format!("field {field}")).collect();
+    let mut missing: Vec<String> = fields
+        .into_iter()
+        .filter(|field| !words.contains(field.as_str()))
+        .map(|field| format!("field {field}"))
+        .collect();
     let json = read("docs/json.md");
     let outputs = files().into_iter().filter(|file| file.starts_with("schemas/output/"));
     missing.extend(outputs.filter(|file| !json.contains(&format!("](../{file})"))));

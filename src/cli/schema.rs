@@ -5,8 +5,8 @@ use super::{Exit, Failure, Terminal};
 use crate::desired::schema;
 use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use crate::kubelet::{self, Minor};
-use crate::report::schemas::{self, Output};
 use crate::plan::saved::schema::plan_schema;
+use crate::report::schemas::{self, Output};
 
 /// Print the JSON Schema of a file or of an output, for editors and checkers.
 ///
