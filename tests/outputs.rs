@@ -252,15 +252,42 @@ fn a_rollout_and_everything_that_looks_at_it() {
     let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
     assert!(fresh["cluster"]["plan"].is_string());
     place.run(&format!("sync {repository} --dry-run")).is(0, "diff");
+    place.run(&format!("diff {repository} --out plan.json")).is(1, "diff");
     let events = place.run(&format!("sync {repository}")).are_events(0);
     for event in ["started", "planned", "configMapCreated", "assigned", "converged", "soaking", "soaked", "finished"] {
         assert!(events.contains(event), "no {event} in {events:?}");
     }
     place.run(&format!("sync {repository}")).are_events(0);
     place.run(&format!("verify {repository}")).are_events(0);
+    // Carried out already.
+    place.run(&format!("sync {repository} --plan plan.json")).are_events(7);
     place.run(&format!("diff {repository}")).is(0, "diff");
     let status = place.run("status").is(0, "status");
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["verdict"]["state"] == "converged"));
+}
+
+#[test]
+fn two_revisions_compared() {
+    let place = Place::without_cluster();
+    let folder = place.home.path().join("repository");
+    let repository = git2::Repository::init(&folder).unwrap();
+    let kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    for (pool, max_pods) in [("general", 20), ("general", 30), ("gpu", 30)] {
+        place.file(&format!("repository/pools/{pool}/kubelet.yaml"), &format!("{kubelet}maxPods: {max_pods}\n"));
+        let mut index = repository.index().unwrap();
+        index.add_all(["*"], git2::IndexAddOption::DEFAULT, None).unwrap();
+        let tree = repository.find_tree(index.write_tree().unwrap()).unwrap();
+        let who = git2::Signature::new("somebody", "somebody@example.com", &git2::Time::new(0, 0)).unwrap();
+        let parent = repository.head().ok().map(|head| head.peel_to_commit().unwrap());
+        let parents: Vec<_> = parent.iter().collect();
+        repository.commit(Some("HEAD"), &who, &who, "change", &tree, &parents).unwrap();
+    }
+    let diff = |more: &str, exit| place.run(&format!("diff repository {more}")).is(exit, "diff");
+    assert_eq!(diff("--against HEAD~1", 1)["pools"][0]["change"], "added");
+    assert_eq!(diff("--rev HEAD~1 --against HEAD~2", 1)["worst"], "restart");
+    assert_eq!(diff("--rev HEAD~2 --against HEAD~1", 1)["worst"], "drain");
+    assert_eq!(diff("--rev HEAD~1 --against HEAD", 1)["changed"], true);
+    assert_eq!(diff("--against HEAD", 0)["changed"], false);
 }
 
 #[test]

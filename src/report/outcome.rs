@@ -70,3 +70,33 @@ pub fn ended(outcome: &Outcome, seconds: f64, exit_code: u8, error: Option<Error
     let pools = outcome.pools.iter().map(|(name, ended)| (name.clone(), pool(ended))).collect();
     Ended { complete: outcome.is_complete(), pools, seconds, exit_code, error }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{Failure, Target};
+    use crate::plan::fixtures::{node_name, pool_name, source};
+    use crate::rollout::End;
+
+    #[test]
+    fn programs_get_every_node_what_a_failure_means_and_the_way_on() {
+        let node = |index: usize| NodeOutcome {
+            node: node_name(&format!("n{index:03}")),
+            from: None,
+            to: Target::Source(source("prod-gpu-x")),
+            end: match index {
+                0 => End::Failed { failure: Failure::Refused { error: "no".to_owned() }, rolled_back: false },
+                _ => End::NotStarted,
+            },
+            seconds: None,
+        };
+        let pool = PoolOutcome { stopped: Some(StopReason::Interrupted), nodes: (0..60).map(node).collect() };
+        let outcome = Outcome { pools: [(pool_name("gpu"), pool)].into() };
+        let document = serde_json::to_value(ended(&outcome, 1.0, 5, None)).unwrap();
+        let gpu = &document["pools"]["gpu"];
+        assert_eq!(gpu["nodes"].as_array().unwrap().len(), 60);
+        assert!(gpu["next"].as_str().unwrap().contains("same command again"));
+        assert!(gpu["nodes"][0]["explanation"]["meaning"].is_string());
+        assert!(gpu["nodes"][1].get("explanation").is_none());
+    }
+}
