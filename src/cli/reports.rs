@@ -44,6 +44,9 @@ impl FromStr for Report {
     }
 }
 
+/// A report, and what writes its file.
+type Opened = (Output, Box<dyn Write + Send>);
+
 impl Report {
     fn failed(&self, error: &io::Error) -> Failure {
         Failure::usage(
@@ -96,7 +99,7 @@ impl ReportArgs {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub(super) fn writers(&self) -> Result<Vec<(Output, Box<dyn Write + Send>)>, Failure> {
+    pub(super) fn writers(&self) -> Result<Vec<Opened>, Failure> {
         let open = |report: &Report| {
             let file = OpenOptions::new().append(true).create(true).open(&report.path);
             let file = file.map_err(|error| report.failed(&error))?;
