@@ -102,6 +102,7 @@ impl Which<'_> {
         match self.remote() {
             Ok(Some(address)) if folder.is_empty() => address.to_string(),
             Ok(Some(address)) => format!("{address}/{folder}"),
+            _ if folder.is_empty() => self.repository.to_string_lossy().into_owned(),
             _ => self.repository.join(folder).to_string_lossy().into_owned(),
         }
     }

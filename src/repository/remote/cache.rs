@@ -115,7 +115,7 @@ impl Shelf {
     /// # Errors
     /// When it cannot be made.
     pub fn draft(&self) -> Result<PathBuf, RemoteError> {
-        let name = format!("{MAKING}{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let name = format!("{MAKING}{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let path = self.folder.join(name);
         private_folder(&path).map_err(failed("make a folder in", &path))?;
         Ok(path)

@@ -181,10 +181,14 @@ impl Reading<'_> {
         };
         let commit = match self.commit(&repository, &revision) {
             Ok(commit) => commit.id(),
-            Err(_) => return Err(self.failed(self.unknown(&listed))),
+            // A history with a hole in it cannot tell.
+            Err(_) => match is_reached(&repository, None, &listed) {
+                Ok(_) => return Err(self.failed(self.unknown(&listed))),
+                Err(error) => return Err(self.failed(broken(&error))),
+            },
         };
         let reached = matches!(want, Wanted::Reference { .. })
-            || is_reached(&repository, commit, &listed).map_err(|error| self.failed(broken(&error)))?;
+            || is_reached(&repository, Some(commit), &listed).map_err(|error| self.failed(broken(&error)))?;
         if !reached {
             return Err(self.failed(self.unknown(&listed)));
         }
@@ -272,15 +276,18 @@ fn forget(repository: &Repository, listed: &[Listed]) -> Result<(), git2::Error>
     Ok(())
 }
 
-/// Whether any branch or tag of the server leads to a commit.
-fn is_reached(repository: &Repository, commit: Oid, listed: &[Listed]) -> Result<bool, git2::Error> {
+/// Whether any branch or tag of the server leads to a commit. Without one, walks it all.
+fn is_reached(repository: &Repository, commit: Option<Oid>, listed: &[Listed]) -> Result<bool, git2::Error> {
     let mut walk = repository.revwalk()?;
     for reference in listed {
+        let pushed = walk.push(reference.id);
         // What was not fetched cannot be walked, and tags may be of anything.
-        let _ = walk.push(reference.id);
+        if reference.name.starts_with("refs/heads/") {
+            pushed?;
+        }
     }
     for id in walk {
-        if id? == commit {
+        if Some(id?) == commit {
             return Ok(true);
         }
     }
