@@ -135,10 +135,10 @@ impl Args {
         warn_of_plan(plan, loaded, format, verbose, terminal)?;
         let to = side(&self.repository, loaded);
         let review = match base {
-            None => of_plan(to, plan),
+            None => of_plan(to, &loaded.desired, plan),
             Some(base) => {
                 let moved = old.map(|old| moves(old, &loaded.desired, &observed.nodes)).unwrap_or_default();
-                base.compare(&to, loaded).with_plan(plan, moved)
+                base.compare(&to, loaded).with_plan(&loaded.desired, plan, moved)
             }
         };
         let saved = cluster.map(|cluster| {

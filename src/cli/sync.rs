@@ -112,7 +112,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         }
         terminal.record.planned(&planned.plan);
         warn_of_plan(&planned.plan, &loaded, format, verbose, terminal)?;
-        let review = of_plan(side(&args.repository, &loaded), &planned.plan);
+        let review = of_plan(side(&args.repository, &loaded), &loaded.desired, &planned.plan);
         diff::write(&review, format, None, &args.reports, verbose, terminal)?;
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
@@ -184,7 +184,7 @@ impl Args {
         if plan.has_changes() {
             warn_of_plan(&plan, loaded, format, verbose, terminal)?;
         }
-        let review = of_plan(side(&self.repository, loaded), &plan);
+        let review = of_plan(side(&self.repository, loaded), &loaded.desired, &plan);
         let mut audience = Audience::gather(&plan, &review, Purpose::Sync, format, &self.reports, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,

@@ -69,10 +69,10 @@ impl Telemetry {
         spans::finish(&span, &run);
         drop(span);
         let samples = metrics::samples(&run);
-        if let Some(path) = &self.textfile {
-            if let Err(error) = textfile::write(path, &textfile::render(&samples)) {
-                tracing::warn!("the metrics could not be written to {}: {error}", path.display());
-            }
+        if let Some(path) = &self.textfile
+            && let Err(error) = textfile::write(path, &textfile::render(&samples))
+        {
+            tracing::warn!("the metrics could not be written to {}: {error}", path.display());
         }
         for problem in self.export.into_iter().flat_map(|export| export.finish(&samples).err().unwrap_or_default()) {
             tracing::warn!("OpenTelemetry: {problem}");

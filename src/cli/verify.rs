@@ -51,7 +51,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);
-    let review = of_plan(side(&args.repository, &loaded), plan);
+    let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan);
     let mut audience = Audience::gather(plan, &review, Purpose::Verify, format, &args.reports, verbose, terminal)?;
     let rollout = Rollout {
         plan,

@@ -107,6 +107,7 @@ fn pool(
     Some(PoolReview {
         name: name.clone(),
         change,
+        scope: new.or(old).map(settings::scope).unwrap_or_default(),
         risk,
         config_map: ConfigMapChange {
             before: was.map(|rendered| rendered.config_map.clone()),

@@ -23,6 +23,8 @@ mod compare;
 mod files;
 mod planned;
 mod settings;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use compare::{Base, Head, compare};
 pub use planned::{moves, of_plan};
@@ -88,6 +90,8 @@ pub struct PoolReview {
     pub name: PoolName,
     /// What kind of change it is.
     pub change: PoolChange,
+    /// Which nodes it is about, and how they are changed.
+    pub scope: Scope,
     /// What it does to pods that run.
     pub risk: PoolRisk,
     /// The ConfigMap of its nodes.
@@ -103,6 +107,20 @@ pub struct PoolReview {
     /// Its nodes and what is done to them; unset without a cluster, and for a pool that is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+}
+
+/// Which nodes a pool has and how they are changed, as the revision under review says; for a pool that is gone, as the base
+/// said.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Scope {
+    /// The labels of its nodes, as kubectl's `--selector` takes them; `<everything>` for all nodes.
+    pub selector: String,
+    /// How many nodes may be unavailable at once: a number, or a percentage of the pool.
+    pub max_unavailable: String,
+    /// The nodes that go first, and how long they are watched; unset without canaries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<String>,
 }
 
 /// What kind of change it is for a pool.
@@ -389,6 +407,7 @@ impl PoolReview {
     #[must_use]
     pub fn changes_nodes(&self) -> bool {
         !matches!(self.change, PoolChange::Unchanged | PoolChange::PolicyOnly | PoolChange::Selection)
+            || self.rollout.as_ref().is_some_and(|rollout| rollout.assign > 0)
     }
 
     /// How bad it is, for sorting: what is not known ranks between what running pods survive and what they do not.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, NodeAction, PoolChange, PoolReview, PoolRisk, Refusal,
-    Review, Rollout, Side, Start, Turn, Wave,
+    Review, Rollout, Side, Start, Turn, Wave, settings,
 };
 use crate::desired::Desired;
 use crate::judge::Target;
@@ -14,7 +14,7 @@ use crate::plan::{self, Action, Plan, PoolPlan, Step, membership, way_out};
 
 /// What a plan does, compared with what the nodes run.
 #[must_use]
-pub fn of_plan(to: Side, plan: &Plan) -> Review {
+pub fn of_plan(to: Side, desired: &Desired, plan: &Plan) -> Review {
     let review = Review {
         from: Side::Cluster,
         to,
@@ -27,17 +27,17 @@ pub fn of_plan(to: Side, plan: &Plan) -> Review {
         assumed_version: None,
         cluster: None,
     };
-    review.with_plan(plan, Vec::new())
+    review.with_plan(desired, plan, Vec::new())
 }
 
 impl Review {
-    /// Adds what a sync would do to a cluster: `plan` is one for the revision under review.
+    /// Adds what a sync would do to a cluster: `plan` is one for what the revision under review asks for.
     #[must_use]
-    pub fn with_plan(mut self, plan: &Plan, moves: Vec<Move>) -> Self {
+    pub fn with_plan(mut self, desired: &Desired, plan: &Plan, moves: Vec<Move>) -> Self {
         for planned in &plan.pools {
             match self.pools.iter_mut().find(|pool| pool.name == planned.name) {
                 Some(pool) => pool.add(planned, plan),
-                None => self.pools.push(fresh(planned, plan)),
+                None => self.pools.push(fresh(desired, planned, plan)),
             }
         }
         self.nodes_may_move = false;
@@ -73,7 +73,7 @@ pub fn moves(old: &Desired, new: &Desired, nodes: &BTreeMap<NodeName, Node>) -> 
 }
 
 /// A pool of which nothing is known but the plan.
-fn fresh(planned: &PoolPlan, plan: &Plan) -> PoolReview {
+fn fresh(desired: &Desired, planned: &PoolPlan, plan: &Plan) -> PoolReview {
     let change = match (planned.assignments(), &planned.target) {
         (0, _) => PoolChange::Unchanged,
         (_, Target::Local) => PoolChange::ToLocal,
@@ -82,6 +82,7 @@ fn fresh(planned: &PoolPlan, plan: &Plan) -> PoolReview {
     let mut pool = PoolReview {
         name: planned.name.clone(),
         change,
+        scope: desired.pools.get(&planned.name).map(settings::scope).unwrap_or_default(),
         risk: PoolRisk::default(),
         config_map: ConfigMapChange::default(),
         changes: Vec::new(),

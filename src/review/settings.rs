@@ -1,6 +1,6 @@
 //! What a repository says of a pool beside the configuration of its kubelets, compared.
 
-use super::Setting;
+use super::{Scope, Setting};
 use crate::desired::{Canary, Desired, MaxUnavailable, Pool, RolloutPolicy};
 use crate::kubelet::duration;
 
@@ -84,6 +84,15 @@ pub(super) fn changes(old: Option<&Pool>, new: Option<&Pool>) -> Vec<Setting> {
         told.then_some(Setting { path: reader.path, old: was, new: becomes, meaning: reader.meaning })
     };
     SETTINGS.iter().filter_map(change).collect()
+}
+
+/// Which nodes a pool has, and how they are changed.
+pub(super) fn scope(pool: &Pool) -> Scope {
+    Scope {
+        selector: pool.selector.to_string(),
+        max_unavailable: max_unavailable(pool.policy.max_unavailable),
+        canary: pool.policy.canary.map(canary),
+    }
 }
 
 /// Whether one of these decides which nodes belong to the pool.

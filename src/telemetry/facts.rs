@@ -273,7 +273,6 @@ impl Run {
 
 /// Seconds since 1970, to the millisecond.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit a double until the year 287396")]
 pub fn seconds(time: Timestamp) -> f64 {
     time.as_millisecond() as f64 / 1000.0
 }

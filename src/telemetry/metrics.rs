@@ -110,7 +110,6 @@ pub fn samples(run: &Run) -> Vec<Sample> {
     samples
 }
 
-#[expect(clippy::cast_precision_loss, reason = "no cluster has 2^52 nodes")]
 fn number(count: usize) -> f64 {
     count as f64
 }

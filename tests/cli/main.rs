@@ -7,6 +7,7 @@
 
 mod cluster;
 mod diff;
+mod diff_against;
 mod errors;
 mod explain;
 mod help;

@@ -36,11 +36,16 @@ impl Folder {
         fs::write(path, text).unwrap();
     }
 
+    pub fn remove(&self, path: &str) {
+        fs::remove_file(self.path().join(path)).unwrap();
+    }
+
     /// Commits everything.
     pub fn commit(&self) {
         let repository = Repository::open(self.path()).unwrap();
         let mut index = repository.index().unwrap();
         index.add_all(["*"], IndexAddOption::DEFAULT, None).unwrap();
+        index.update_all(["*"], None).unwrap();
         index.write().unwrap();
         let tree = repository.find_tree(index.write_tree().unwrap()).unwrap();
         let who = Signature::new("somebody", "somebody@example.com", &Time::new(0, 0)).unwrap();

@@ -409,6 +409,8 @@ fn listed(path: &str, minor: Minor, recursive: bool) -> Vec<Listed> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::kubelet::gates;
 

@@ -8,7 +8,7 @@ use crate::kubelet::risk::Class;
 use crate::plan::{ChangedField, Plan};
 use crate::report::style::{added, changed, heading, quiet, removed, warning};
 use crate::report::{count, names};
-use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Setting, Side};
+use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Scope, Setting, Side};
 
 /// The least width of the column of fields: narrower, and hardly a field would fit.
 const FIELD_WIDTH: usize = 36;
@@ -204,6 +204,11 @@ fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool
     if let (Some(refused), Some(refusal)) = (words::refused(pool), &pool.risk.refused) {
         writeln!(page.out, "  {} {refused}", warning("refused by sync:"))?;
         page.prose(4, &format!("way out: {}", refusal.help), plain)?;
+    }
+    if pool.rollout.is_none() && pool.changes_nodes() && pool.change != PoolChange::Removed {
+        let Scope { selector, max_unavailable, canary } = &pool.scope;
+        let canary = canary.as_ref().map_or_else(String::new, |canary| format!(", canary: {canary}"));
+        page.prose(2, &format!("nodes: {selector}, at most {max_unavailable} unavailable at a time{canary}"), plain)?;
     }
     write_settings(page, pool)?;
     write_files(page, pool)?;

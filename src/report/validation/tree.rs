@@ -203,6 +203,8 @@ fn summary(totals: &Totals) -> Summary {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::finding::Place;
     use crate::kubelet::Minor;

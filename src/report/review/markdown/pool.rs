@@ -9,7 +9,7 @@ use crate::kubelet::risk::{Class, Risk};
 use crate::plan::{ChangedField, WaveKind};
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names, whole_duration};
-use crate::review::{Changes, LeftAlone, NodeAction, PoolReview, Review, Rollout};
+use crate::review::{Changes, LeftAlone, NodeAction, PoolChange, PoolReview, Review, Rollout, Scope};
 
 /// How many fields of a configuration the brief form lists, those with the worst risk, and how many reasons.
 const BRIEF: usize = 10;
@@ -105,6 +105,7 @@ fn folded(review: &Review, pool: &PoolReview, brief: bool) -> String {
     }
     write_risk(&mut text, pool, brief);
     write_settings(&mut text, pool);
+    write_scope(&mut text, pool);
     write_config_map(&mut text, review, pool);
     if let Some(rollout) = &pool.rollout {
         write_rollout(&mut text, rollout);
@@ -183,6 +184,17 @@ fn write_settings(text: &mut String, pool: &PoolReview) {
         text.push_str(&format!("| `{}` | {old} | {new} | {} |\n", setting.path, setting.meaning));
     }
     text.push('\n');
+}
+
+/// Which nodes it is about, where no cluster was asked.
+fn write_scope(text: &mut String, pool: &PoolReview) {
+    if pool.rollout.is_some() || !pool.changes_nodes() || pool.change == PoolChange::Removed {
+        return;
+    }
+    let Scope { selector, max_unavailable, canary } = &pool.scope;
+    let canary = canary.as_ref().map_or_else(String::new, |canary| format!(", after a canary ({canary})"));
+    let selector = code(&words::clipped(selector, 500));
+    text.push_str(&format!("Nodes: those labelled {selector}, at most {max_unavailable} at a time{canary}.\n\n"));
 }
 
 fn write_config_map(text: &mut String, review: &Review, pool: &PoolReview) {

@@ -1,1 +1,180 @@
+//! What holds for every review as markdown, however long it is and whatever the repository says.
 
+use proptest::prelude::*;
+
+use super::fit::length;
+use super::{LEAST_CHARS, render};
+use crate::desired::draft;
+use crate::finding::Gate;
+use crate::names::CommitId;
+use crate::repository::Snapshot;
+use crate::review::{Base, Head, Review, Side, compare};
+
+const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+fn snapshot(pools: &[(String, Vec<String>)]) -> Snapshot {
+    let files: Vec<(String, String)> = pools
+        .iter()
+        .map(|(name, values)| {
+            let fields: Vec<String> = values.iter().map(|value| serde_json::to_string(value).unwrap()).collect();
+            let fields: String = fields.iter().enumerate().map(|(at, value)| format!("  key{at}: {value}\n")).collect();
+            let labels = if fields.is_empty() { String::new() } else { format!("kubeReserved:\n{fields}") };
+            (format!("pools/{name}/kubelet.yaml"), format!("{HEADER}maxPods: {}\n{labels}", values.len()))
+        })
+        .collect();
+    Snapshot::of_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
+}
+
+fn review(old: &Snapshot, new: &Snapshot, name: &str) -> Review {
+    let (was, becomes) = (draft(old, Gate::Strict), draft(new, Gate::Strict));
+    let commit = CommitId::new("0123456789".repeat(4)).unwrap();
+    let from = Side::Revision { name: Some(name.to_owned()), commit: commit.clone(), signer: None };
+    let to = Side::Revision { name: Some(name.chars().rev().collect()), commit, signer: None };
+    let base = Base { side: &from, desired: was.desired.as_ref(), snapshot: old, errors: &was.errors };
+    compare(&base, &Head { side: &to, desired: &becomes.desired.unwrap(), snapshot: new })
+}
+
+/// Texts that mean something in markdown or HTML, or count for more than they seem to.
+fn nasty() -> impl Strategy<Value = String> {
+    let pieces = [
+        "`",
+        "``",
+        "|",
+        "\\",
+        "\\|",
+        "<b>",
+        "</details>",
+        "<details>",
+        "<!--",
+        "-->",
+        "@octocat",
+        "#12",
+        "\n",
+        "\r",
+        "*",
+        "_",
+        "[x](y)",
+        "😀",
+        "é",
+        "x",
+        " ",
+        "&amp;",
+        "https://e.x/1",
+        "\u{2028}",
+    ];
+    prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..40).prop_map(|pieces| pieces.concat())
+}
+
+fn pools() -> impl Strategy<Value = Vec<(String, Vec<String>)>> {
+    let name = prop_oneof!["[a-z]{1,5}", "[a-z]{63}"];
+    prop::collection::btree_map(name, prop::collection::vec(nasty(), 0..30), 0..20)
+        .prop_map(|pools| pools.into_iter().collect())
+}
+
+/// The pipes that part cells.
+fn borders(line: &str) -> usize {
+    let mut escaped = false;
+    line.chars()
+        .filter(|c| {
+            let border = *c == '|' && !escaped;
+            escaped = *c == '\\';
+            border
+        })
+        .count()
+}
+
+/// Text without what is code, where nothing means anything.
+fn without_code(line: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), line);
+    while let Some(at) = rest.find('`') {
+        let (before, after) = rest.split_at(at);
+        let fence = after.len() - after.trim_start_matches('`').len();
+        let escaped = before.ends_with('\\');
+        shown.push_str(before);
+        let body = &after[fence..];
+        let runs: Vec<(usize, usize)> = {
+            let (mut runs, mut at) = (Vec::new(), 0);
+            while let Some(start) = body[at..].find('`').map(|start| start + at) {
+                let length = body[start..].len() - body[start..].trim_start_matches('`').len();
+                runs.push((start, length));
+                at = start + length;
+            }
+            runs
+        };
+        match runs.iter().find(|(_, length)| *length == fence).filter(|_| !escaped) {
+            Some((start, length)) => rest = &body[start + length..],
+            None => {
+                shown.push_str(&after[..fence]);
+                rest = body;
+            }
+        }
+    }
+    shown + rest
+}
+
+/// Whether the markup is whole, and nothing of the repository is markup.
+fn is_sound(text: &str) {
+    let mut open = 0_i32;
+    let mut columns = 0;
+    for line in text.lines() {
+        let plain = without_code(line);
+        open += i32::try_from(plain.matches("<details>").count()).unwrap();
+        open -= i32::try_from(plain.matches("</details>").count()).unwrap();
+        assert!((0..=1).contains(&open), "{line}");
+        let tags = ["<details>", "</details>", "<summary>", "</summary>", "<b>", "</b>", "<sub>", "</sub>"];
+        let bare = tags.iter().fold(plain.clone(), |text, tag| text.replace(tag, ""));
+        assert!(!bare.contains('<') && !bare.contains("octocat"), "{line}");
+        if line.starts_with('|') {
+            assert!(columns == 0 || columns == borders(line), "{line}");
+            columns = borders(line);
+        } else {
+            columns = 0;
+        }
+    }
+    assert_eq!(open, 0, "{text}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn it_is_never_longer_and_never_broken(old in pools(), new in pools(), name in nasty(), most in 2000_usize..40_000) {
+        let (old, new) = (snapshot(&old), snapshot(&new));
+        prop_assume!(draft(&new, Gate::Strict).desired.is_some());
+        let review = review(&old, &new, &name);
+        let whole = render(&review, None);
+        is_sound(&whole);
+        let kept = render(&review, Some(most));
+        prop_assert!(length(&kept) <= most, "{} > {most}\n{kept}", length(&kept));
+        is_sound(&kept);
+        prop_assert_eq!(&kept, &render(&review, Some(most)));
+        if length(&whole) <= most {
+            prop_assert_eq!(&kept, &whole);
+        } else {
+            prop_assert!(kept.contains("**Left out for length**"), "{kept}");
+        }
+        let verdict = whole.lines().next().unwrap();
+        prop_assert_eq!(kept.lines().next().unwrap(), verdict);
+    }
+}
+
+#[test]
+fn the_least_is_as_documented() {
+    assert_eq!(LEAST_CHARS, 2000);
+}
+
+#[test]
+fn the_riskiest_pool_is_kept_longest() {
+    let many = |value: &str| (0..12).map(|at| format!("{value}{at}")).collect::<Vec<_>>();
+    let old = snapshot(&[("harmless".to_owned(), Vec::new()), ("risky".to_owned(), many("a"))]);
+    let new = snapshot(&[
+        ("harmless".to_owned(), Vec::new()),
+        ("new".to_owned(), many("x")),
+        ("risky".to_owned(), many("b")),
+    ]);
+    let review = review(&old, &new, "main");
+    let kept = render(&review, Some(3300));
+    assert!(kept.contains("<b>risky</b>") && !kept.contains("<b>new</b>"), "{kept}");
+    assert!(kept.contains("**Left out for length**: the details of 1 pool (`new`)"), "{kept}");
+    assert!(kept.contains("`nodecfg diff --against 0123456789` shows all of it."), "{kept}");
+}

@@ -1,0 +1,155 @@
+//! `diff --against`: two revisions compared, without a cluster and with one.
+
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::program::{run, shows};
+use crate::repository::{FLEET, Folder};
+
+const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+fn kubelet(fields: &str) -> String {
+    format!("{HEADER}{fields}\n")
+}
+
+fn pool(name: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec:\n  kubernetesVersion: \"1.21\"\n  \
+         kubelet: {{base: ../../base/kubelet.yaml}}\n{spec}"
+    )
+}
+
+/// A fleet in which each pool is to change in a way of its own.
+fn before() -> Folder {
+    let folder = Folder::committed(&[
+        ("nodecfg.yaml", FLEET),
+        ("base/kubelet.yaml", &kubelet("clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local")),
+    ]);
+    for name in ["batch", "calm", "edge", "general", "gpu", "old", "web"] {
+        folder.write(&format!("pools/{name}/pool.yaml"), &pool(name, "  rollout: {maxUnavailable: 1}\n"));
+    }
+    folder.write("pools/batch/kubelet.yaml", &kubelet("maxPods: 60"));
+    folder.write("pools/calm/kubelet.yaml", &kubelet("maxPods: 25"));
+    folder.write("pools/edge/kubelet.yaml", &kubelet("maxPods: 30"));
+    folder.write("pools/general/kubelet.yaml", &kubelet("registryPullQPS: 10\nmaxPods: 110"));
+    folder.write("pools/gpu/kubelet.yaml", &kubelet("cpuManagerPolicy: none\nkubeReserved: {cpu: 500m}"));
+    folder.write("pools/old/kubelet.yaml", &kubelet("maxPods: 20"));
+    folder.write("pools/web/kubelet.yaml", &kubelet("podPidsLimit: 4096"));
+    folder.commit();
+    folder
+}
+
+/// The same with a change of each kind on top.
+fn after() -> Folder {
+    let folder = before();
+    folder.write(
+        "pools/gpu/kubelet.yaml",
+        &kubelet(
+            "cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\nnodeStatusUpdateFrequency: 20s\n\
+             staticPodURL: \"http://x/`|<b>@octocat #12\"",
+        ),
+    );
+    folder.write("pools/general/kubelet.yaml", &kubelet("registryPullQPS: 20\nmaxPods: 120"));
+    let policy = "  rollout: {maxUnavailable: 25%, canary: {nodes: 2, soak: 90s}, allowDisruption: drain}\n";
+    folder.write("pools/batch/pool.yaml", &pool("batch", policy));
+    let selection =
+        "  priority: 5\n  nodeSelector: {matchLabels: {nodecfg.dev/pool: web}}\n  rollout: {maxUnavailable: 1}\n";
+    folder.write("pools/edge/pool.yaml", &pool("edge", selection));
+    folder.write("pools/calm/kubelet.yaml", &kubelet("# Enough for everybody.\nmaxPods:   25"));
+    folder.write("pools/fresh/pool.yaml", &pool("fresh", ""));
+    folder.write("pools/fresh/kubelet.yaml", &kubelet("maxPods: 64"));
+    folder.remove("pools/old/pool.yaml");
+    folder.remove("pools/old/kubelet.yaml");
+    folder.commit();
+    folder
+}
+
+#[test]
+fn two_revisions_in_every_format() {
+    let folder = after();
+    shows!("against", run(folder.path(), "diff --against HEAD^1").shown());
+    shows!("against-markdown", run(folder.path(), "diff --against HEAD^1 -o markdown").shown());
+    shows!("against-json", run(folder.path(), "diff --against HEAD^1 -o json").shown());
+    let yaml = run(folder.path(), "diff --against HEAD^1 -o yaml");
+    assert!(yaml.out.starts_with("formatVersion: 1\nkind: Diff\nchanged: true\nworst: drain\n"), "{}", yaml.shown());
+    let all = run(folder.path(), "diff --against HEAD^1 -v");
+    assert!(all.out.contains("[kubernetes.io/docs/tasks/"), "the sources: {}", all.shown());
+}
+
+#[test]
+fn two_revisions_and_a_cluster() {
+    let folder = before();
+    let cluster = Cluster::start(&["batch", "calm", "edge", "general", "gpu", "old", "web"], 2, &[]);
+    assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
+    // Another repository of the same first commit.
+    let folder = after();
+    let with = "diff --against HEAD^1 --context nodecfg-sandbox";
+    shows!("against-cluster", cluster.run(folder.path(), with).shown());
+    shows!("against-cluster-markdown", cluster.run(folder.path(), &format!("{with} -o markdown")).shown());
+    let json = cluster.run(folder.path(), &format!("{with} -o json"));
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["cluster"]["moves"][0]["from"], "web", "{json}");
+    // Without the cluster being named, none is asked.
+    cluster.embedded().api().deny("list", "nodes");
+    assert_eq!(cluster.run(folder.path(), "diff --against HEAD^1").exit, 1);
+}
+
+#[test]
+fn nothing_changes() {
+    let folder = before();
+    shows!("against-nothing", run(folder.path(), "diff --against HEAD").shown());
+    let markdown = run(folder.path(), "diff --against HEAD -o markdown");
+    assert_eq!((markdown.exit, markdown.out.lines().count()), (0, 1), "{}", markdown.shown());
+    folder.write("pools/calm/kubelet.yaml", &kubelet("# Enough for everybody.\nmaxPods:   25"));
+    folder.commit();
+    let formatted = run(folder.path(), "diff --against HEAD^1 -o markdown");
+    assert_eq!(formatted.exit, 0, "{}", formatted.shown());
+    assert!(formatted.out.contains("1 file differs only in formatting"), "{}", formatted.shown());
+    // Uncommitted changes are compared when they are asked for.
+    folder.write("pools/calm/kubelet.yaml", &kubelet("maxPods: 26"));
+    assert_eq!(run(folder.path(), "diff --against HEAD").exit, 0);
+    assert_eq!(run(folder.path(), "diff --against HEAD --worktree").exit, 1);
+}
+
+#[test]
+fn markdown_stays_within_what_a_comment_holds() {
+    let folder = after();
+    let whole = run(folder.path(), "diff --against HEAD^1 -o markdown").out;
+    for most in [2000, 3000, 5000] {
+        let kept = run(folder.path(), &format!("diff --against HEAD^1 -o markdown --max-chars {most}")).out;
+        assert!(kept.chars().count() <= most && kept.contains("**Left out for length**"), "{kept}");
+        assert_eq!(kept.matches("<details>").count(), kept.matches("</details>").count(), "{kept}");
+        assert_eq!(kept.lines().next(), whole.lines().next());
+    }
+    let enough = run(folder.path(), "diff --against HEAD^1 -o markdown --max-chars 65536").out;
+    assert_eq!(enough, whole);
+    let text = run(folder.path(), "diff --against HEAD^1 --max-chars 65536");
+    assert_eq!(text.exit, 2, "{}", text.shown());
+    assert_eq!(run(folder.path(), "diff --against HEAD^1 -o markdown --max-chars 100").exit, 2);
+}
+
+#[test]
+fn an_invalid_revision_is_its_authors_fault_alone() {
+    let folder = before();
+    folder.write("pools/gpu/kubelet.yaml", "maxPods: [\n");
+    folder.write("pools/web/kubelet.yaml", &kubelet("podPidLimit: 1"));
+    folder.commit();
+    // The change under review mends both.
+    folder.write("pools/gpu/kubelet.yaml", &kubelet("maxPods: 50"));
+    folder.write("pools/web/kubelet.yaml", &kubelet("podPidsLimit: 1"));
+    folder.commit();
+    shows!("against-invalid", run(folder.path(), "diff --against HEAD^1").shown());
+    let markdown = run(folder.path(), "diff --against HEAD^1 -o markdown");
+    assert!(markdown.out.contains("is invalid"), "{}", markdown.shown());
+    // The other way round it is the change that is wrong.
+    let worse = run(folder.path(), "diff --rev HEAD^1 --against HEAD");
+    assert_eq!(worse.exit, 3, "{}", worse.shown());
+    // What the declared kubelets refuse is found without a cluster.
+    folder.write("pools/gpu/kubelet.yaml", &kubelet("maxPods: -5"));
+    folder.commit();
+    let refused = run(folder.path(), "diff --against HEAD^1");
+    assert_eq!(refused.exit, 3, "{}", refused.shown());
+    assert!(refused.err.contains("max-pods (kubelet 1.21 refuses it)"), "{}", refused.shown());
+    let unknown = run(folder.path(), "diff --against nowhere");
+    assert!(unknown.exit == 3 && unknown.err.contains("nowhere"), "{}", unknown.shown());
+}
