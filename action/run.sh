@@ -29,13 +29,11 @@ arguments=("$INPUT_COMMAND" "--report=json=$FOLDER/report.json" "--report=markdo
 if [[ -n $INPUT_REVISION ]]; then
   arguments+=("--rev=$INPUT_REVISION")
 fi
-if [[ $INPUT_COMMAND != validate ]]; then
-  if [[ -n $KUBECONFIG_FILE ]]; then
-    arguments+=("--kubeconfig=$KUBECONFIG_FILE")
-  fi
-  if [[ -n $INPUT_CONTEXT ]]; then
-    arguments+=("--context=$INPUT_CONTEXT")
-  fi
+if [[ -n $KUBECONFIG_FILE ]]; then
+  arguments+=("--kubeconfig=$KUBECONFIG_FILE")
+fi
+if [[ -n $INPUT_CONTEXT ]]; then
+  arguments+=("--context=$INPUT_CONTEXT")
 fi
 exec 3>&1
 case $INPUT_COMMAND in
