@@ -39,6 +39,17 @@ if [[ $INPUT_FAIL_ON != error ]]; then
   only_for fail-on "$INPUT_FAIL_ON" diff
 fi
 only_for against "$INPUT_AGAINST" diff
+if [[ $INPUT_COMMAND == diff && -z $INPUT_AGAINST && $GITHUB_EVENT_NAME == pull_request ]]; then
+  # What to compare with is the first parent of what is checked out, and that is not what is read then.
+  unknown="so what the pull request changes is not known: say what to compare with (input against), or \`against: none\` to \
+compare with the cluster alone"
+  if [[ $INPUT_PATH == *:* && ! -d $INPUT_PATH ]]; then
+    fail "input path is a git URL and not what is checked out, $unknown"
+  fi
+  if [[ -n $INPUT_REVISION ]]; then
+    fail "input revision is read and not what is checked out, $unknown"
+  fi
+fi
 only_for plan-out "$INPUT_PLAN_OUT" diff
 only_for plan "$INPUT_PLAN" sync
 if [[ $KUBECONFIG_GIVEN == true ]]; then

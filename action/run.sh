@@ -39,7 +39,7 @@ exec 3>&1
 case $INPUT_COMMAND in
   diff)
     against=$INPUT_AGAINST
-    if [[ -z $against && -z $INPUT_REVISION && $GITHUB_EVENT_NAME == pull_request && $INPUT_PATH != *:* ]]; then
+    if [[ -z $against && $GITHUB_EVENT_NAME == pull_request ]]; then
       against_base
     fi
     if [[ -n $against && $against != none ]]; then

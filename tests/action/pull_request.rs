@@ -210,3 +210,24 @@ fn a_base_that_was_not_fetched_and_a_checkout_of_something_else_are_told() {
     let head = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]).then(&[("a", "b")]);
     diff(&head, &github).failed_in("Run nodecfg", "not the merge commit");
 }
+
+#[test]
+fn what_is_not_checked_out_has_no_base_by_itself() {
+    if !possible() {
+        return;
+    }
+    let (github, workspace) = (Github::start(), changed());
+    let url = format!("file://{}", workspace.path().display());
+    let diff = || Job::pull_request("acme/fleet", &workspace, &github).with("command", "diff");
+    for (input, value, saying) in [
+        ("path", "https://git.example/fleet", "input path is a git URL"),
+        ("path", "git@git.example:fleet", "input path is a git URL"),
+        ("path", url.as_str(), "input path is a git URL"),
+        ("revision", "main", "input revision is read"),
+    ] {
+        let outcome = diff().with(input, value).run();
+        outcome.failed_in("Check the inputs", saying).failed_in("Check the inputs", "(input against)");
+    }
+    assert!(github.world().comments.is_empty());
+    diff().with("revision", "HEAD").with("against", "HEAD^1").run().passed();
+}
