@@ -562,6 +562,14 @@ fn the_readme_lists_every_command_and_every_exit_code() {
             }
         }
     }
+    // Of each command also which of them it ends with.
+    let table = page.split_once("\n## Which command ends with which\n").map_or("", |(_, rest)| rest);
+    let rows: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next()).collect();
+    for command in subcommands().into_iter().filter(|command| command != "help") {
+        if !rows.iter().any(|row| row.split(|c: char| !c.is_alphanumeric()).any(|word| word == command)) {
+            missing.push(format!("docs/exit-codes.md: which codes {command} ends with"));
+        }
+    }
     none("not in the tables", &missing);
     assert_eq!(count, 8, "{help}");
 }
