@@ -154,17 +154,26 @@ impl Job {
 
     /// For pull request 7 of a branch of `head`.
     pub fn pull_request(head: &str, workspace: &Workspace, github: &Github) -> Self {
+        let commits = workspace.commits();
+        // Of a shallow checkout of the merge commit alone, git says no parents.
+        let branch = commits.get(2).cloned().unwrap_or_else(|| "b".repeat(40));
         let event = json!({"pull_request": {
             "number": 7,
-            "head": {"repo": {"full_name": head}},
+            "head": {"repo": {"full_name": head}, "sha": branch},
             "base": {"repo": {"full_name": "acme/fleet"}},
         }});
-        Self::new("pull_request", event, workspace, github)
+        Self::new("pull_request", event, workspace, github).variable("GITHUB_SHA", commits[0].clone())
     }
 
     /// For a push to the main branch.
     pub fn push(workspace: &Workspace, github: &Github) -> Self {
         Self::new("push", json!({"ref": "refs/heads/main"}), workspace, github)
+    }
+
+    /// With this commit as the newest of the pull request's branch, as the event has it.
+    pub fn head(mut self, commit: &str) -> Self {
+        self.event.1["pull_request"]["head"]["sha"] = json!(commit);
+        self
     }
 
     /// With an input, as under `with:`.
