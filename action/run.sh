@@ -82,10 +82,37 @@ separate() {
 # A pull request's text must not become a command to the runner, which looks for them anywhere in a line.
 resume=$(random)
 printf '::stop-commands::%s\n' "$resume"
-set +e
-"$NODECFG" "${arguments[@]}" 2>&1 >&3 3>&- | separate
-code=${PIPESTATUS[0]}
-set -e
+# A runner that cancels sends SIGINT to this process alone, and SIGTERM 7.5 s later. While bash waits for a program in the
+# foreground it does not act on signals, so nodecfg runs in the background, where SIGINT is ignored from the start: it is sent
+# SIGTERM, which asks for the same gentle stop. What is sent a second time ends it at once.
+pid=""
+signals=0
+stop() {
+  signals=$((signals + 1))
+  [[ -z $pid ]] || kill -TERM "$pid" 2>/dev/null || true
+}
+trap stop INT TERM
+mkfifo "$FOLDER/stderr"
+separate <"$FOLDER/stderr" 3>&- &
+separating=$!
+"$NODECFG" "${arguments[@]}" 2>"$FOLDER/stderr" >&3 3>&- &
+pid=$!
+if ((signals > 0)); then
+  kill -TERM "$pid" 2>/dev/null || true
+fi
+# A signal ends `wait`, not what is waited for.
+wait_for() {
+  local seen
+  while :; do
+    seen=$signals
+    code=0
+    wait "$1" || code=$?
+    if ((seen == signals)); then return; fi
+  done
+}
+wait_for "$separating"
+wait_for "$pid"
+trap - INT TERM
 exec 3>&-
 if [[ -f $FOLDER/report.txt ]]; then
   cat "$FOLDER/report.txt"
