@@ -10,17 +10,23 @@ source "$GITHUB_ACTION_PATH/action/commands.sh"
 MAX_CHARS=64000
 
 # Sets `against` to the commit that the pull request would be merged into, where the merge commit is checked out.
+#
+# Two parents alone do not make it that commit: a branch that had main merged into it ends in a commit with two parents as
+# well, and the first is its author's own, so that nothing of the branch before that would be shown.
 against_base() {
-  local commit parents
+  local commit parents first second more merged
   if ! commit=$(git -C "$INPUT_PATH" cat-file commit HEAD 2>&1); then
     fail "cannot read what is checked out at $INPUT_PATH: $commit"
   fi
-  parents=$(printf '%s\n' "$commit" | awk '/^$/ { body = 1 } !body && /^parent / { n++ } END { print n + 0 }')
-  if [[ $parents != 2 ]]; then
+  parents=$(printf '%s\n' "$commit" | awk '/^$/ { body = 1 } !body && /^parent / { printf "%s ", $2 }')
+  read -r first second more <<<"$parents" || true
+  merged=$(jq --raw-output '.pull_request.head.sha // ""' "$GITHUB_EVENT_PATH")
+  if [[ -z $second || -n $more ]] ||
+    [[ $second != "$merged" && $(git -C "$INPUT_PATH" rev-parse HEAD) != "${GITHUB_SHA:-}" ]]; then
     fail "what is checked out is not the merge commit of the pull request, so what it changes is not known: leave \`ref\` out of \
 actions/checkout, or say what to compare with (input against)"
   fi
-  if ! against=$(git -C "$INPUT_PATH" rev-parse --verify --quiet 'HEAD^1^{commit}'); then
+  if ! against=$(git -C "$INPUT_PATH" rev-parse --verify --quiet "$first^{commit}"); then
     fail "the commit before the merge was not fetched: give actions/checkout \`fetch-depth: 2\`"
   fi
 }
@@ -73,10 +79,37 @@ separate() {
 # A pull request's text must not become a command to the runner, which looks for them anywhere in a line.
 resume=$(random)
 printf '::stop-commands::%s\n' "$resume"
-set +e
-"$NODECFG" "${arguments[@]}" 2>&1 >&3 3>&- | separate
-code=${PIPESTATUS[0]}
-set -e
+# A runner that cancels sends SIGINT to this process alone, and SIGTERM 7.5 s later. While bash waits for a program in the
+# foreground it does not act on signals, so nodecfg runs in the background, where SIGINT is ignored from the start: it is sent
+# SIGTERM, which asks for the same gentle stop. What is sent a second time ends it at once.
+pid=""
+signals=0
+stop() {
+  signals=$((signals + 1))
+  [[ -z $pid ]] || kill -TERM "$pid" 2>/dev/null || true
+}
+trap stop INT TERM
+mkfifo "$FOLDER/stderr"
+separate <"$FOLDER/stderr" 3>&- &
+separating=$!
+"$NODECFG" "${arguments[@]}" 2>"$FOLDER/stderr" >&3 3>&- &
+pid=$!
+if ((signals > 0)); then
+  kill -TERM "$pid" 2>/dev/null || true
+fi
+# A signal ends `wait`, not what is waited for.
+wait_for() {
+  local seen
+  while :; do
+    seen=$signals
+    code=0
+    wait "$1" || code=$?
+    if ((seen == signals)); then return; fi
+  done
+}
+wait_for "$separating"
+wait_for "$pid"
+trap - INT TERM
 exec 3>&-
 if [[ -f $FOLDER/report.txt ]]; then
   cat "$FOLDER/report.txt"

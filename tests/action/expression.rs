@@ -10,6 +10,8 @@ pub struct Context {
     pub steps: Vec<String>,
     /// Whether no step has failed.
     pub success: bool,
+    /// Whether somebody has cancelled the job.
+    pub cancelled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +110,7 @@ impl Parser<'_> {
         match token {
             Token::Text(text) => text,
             Token::Name(name) if name == "always" && self.accept("()") => word(true),
+            Token::Name(name) if name == "cancelled" && self.accept("()") => word(self.context.cancelled),
             Token::Name(name) => self.context.look_up(&name),
             Token::Sign(sign) => panic!("a value, not {sign}"),
         }
@@ -147,8 +150,11 @@ impl Context {
     /// Whether a step with this `if` runs.
     pub fn allows(&self, condition: Option<&str>) -> bool {
         let condition = condition.unwrap_or("true");
-        let holds = condition == "true" || truthy(&self.value(condition));
-        holds && (self.success || condition.contains("always()"))
+        // `if` may have the signs of an expression, and must where the first one is `!`, which means something in YAML.
+        let bare = condition.strip_prefix("${{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or(condition);
+        let holds = condition == "true" || truthy(&self.value(bare));
+        let asks = ["always()", "cancelled()"].iter().any(|function| bare.contains(function));
+        holds && (asks || (self.success && !self.cancelled))
     }
 }
 
@@ -164,4 +170,10 @@ fn expressions_mean_what_they_do_on_github() {
     context.success = false;
     assert!(!context.allows(None));
     assert!(context.allows(Some("always() && inputs.x-y != 'none'")));
+    assert!(context.allows(Some("${{ !cancelled() && inputs.x-y != 'none' }}")));
+    context.cancelled = true;
+    assert!(!context.allows(Some("${{ !cancelled() && inputs.x-y != 'none' }}")));
+    context.success = true;
+    assert!(!context.allows(None));
+    assert!(context.allows(Some("always()")));
 }

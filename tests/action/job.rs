@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -42,6 +43,7 @@ pub struct Job {
     event: (String, Value),
     inputs: BTreeMap<String, String>,
     variables: BTreeMap<String, String>,
+    cancelled: Option<PathBuf>,
 }
 
 /// One step, as it went.
@@ -149,22 +151,32 @@ impl Job {
             event: (name.to_owned(), event),
             inputs: BTreeMap::new(),
             variables: BTreeMap::new(),
+            cancelled: None,
         }
     }
 
     /// For pull request 7 of a branch of `head`.
     pub fn pull_request(head: &str, workspace: &Workspace, github: &Github) -> Self {
+        let commits = workspace.commits();
+        // Of a shallow checkout of the merge commit alone, git says no parents.
+        let branch = commits.get(2).cloned().unwrap_or_else(|| "b".repeat(40));
         let event = json!({"pull_request": {
             "number": 7,
-            "head": {"repo": {"full_name": head}},
+            "head": {"repo": {"full_name": head}, "sha": branch},
             "base": {"repo": {"full_name": "acme/fleet"}},
         }});
-        Self::new("pull_request", event, workspace, github)
+        Self::new("pull_request", event, workspace, github).variable("GITHUB_SHA", commits[0].clone())
     }
 
     /// For a push to the main branch.
     pub fn push(workspace: &Workspace, github: &Github) -> Self {
         Self::new("push", json!({"ref": "refs/heads/main"}), workspace, github)
+    }
+
+    /// With this commit as the newest of the pull request's branch, as the event has it.
+    pub fn head(mut self, commit: &str) -> Self {
+        self.event.1["pull_request"]["head"]["sha"] = json!(commit);
+        self
     }
 
     /// With an input, as under `with:`.
@@ -177,6 +189,12 @@ impl Job {
     /// With a variable, as under `env:` of the job.
     pub fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Cancelled as soon as this file is there: a SIGINT to the process of the step, and to no other.
+    pub fn cancelled_at(mut self, file: PathBuf) -> Self {
+        self.cancelled = Some(file);
         self
     }
 
@@ -263,7 +281,18 @@ impl Job {
         for (variable, value) in step["env"].as_object().into_iter().flatten() {
             bash.env(variable, context.fill(value.as_str().unwrap()));
         }
-        let status = bash.status().unwrap();
+        let mut process = bash.spawn().unwrap();
+        let status = loop {
+            if let Some(status) = process.try_wait().unwrap() {
+                break status;
+            }
+            if self.cancelled.as_ref().is_some_and(|file| file.exists()) && !context.cancelled {
+                context.cancelled = true;
+                let sent = Command::new("kill").args(["-INT", &process.id().to_string()]).status().unwrap();
+                assert!(sent.success());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
 
         assert_eq!(
             fs::read_to_string(&environment).unwrap(),

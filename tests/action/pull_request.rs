@@ -231,3 +231,34 @@ fn what_is_not_checked_out_has_no_base_by_itself() {
     assert!(github.world().comments.is_empty());
     diff().with("revision", "HEAD").with("against", "HEAD^1").run().passed();
 }
+
+#[test]
+fn a_branch_that_merged_main_is_not_taken_for_the_merge_commit() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    let files = [("pools/gpu/kubelet.yaml", KUBELET)];
+    let harmful = KUBELET.replace("32", "64");
+    let branch = Workspace::branch_that_merged_main(&files, &[("pools/gpu/kubelet.yaml", &harmful)]);
+    let commits = branch.commits();
+    assert_eq!(commits.len(), 3);
+    let merge = "a".repeat(40);
+    let job = || {
+        let job = Job::pull_request(UP_TO_DATE, &branch, &github).with("command", "diff");
+        job.head(&commits[0]).variable("GITHUB_SHA", merge.clone())
+    };
+    job().run().failed_in("Run nodecfg", "not the merge commit").failed_in("Run nodecfg", "(input against)");
+    let said = job().with("against", "main").run();
+    said.passed();
+    assert!(said.summary.contains("maxPods"), "{}", said.summary);
+
+    // One of the two is enough: GitHub may have made the merge commit anew since, or the event have no commit.
+    let workspace = changed();
+    let job = || Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", "diff");
+    for merge in [job().variable("GITHUB_SHA", merge.clone()), job().head("")] {
+        let outcome = merge.run();
+        outcome.passed();
+        assert_eq!(outcome.output("changed"), "true");
+    }
+}

@@ -132,3 +132,39 @@ fn a_comment_that_was_made_though_the_answer_was_lost_is_not_made_twice() {
     job.variable("NODECFG_ACTION_PAUSE", "0").run().passed();
     assert_eq!(github.world().comments.len(), mark + 1);
 }
+
+/// A job whose program is this shell script, in the place of nodecfg.
+pub fn with_program(job: Job, script: &str) -> Job {
+    let cargo = format!(
+        "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = --target-dir ] && target=$2; shift; done\nmkdir -p \"$target/release\"\n\
+         cat >\"$target/release/nodecfg\" <<'END_OF_PROGRAM'\n#!/bin/sh\n{script}\nEND_OF_PROGRAM\n\
+         chmod +x \"$target/release/nodecfg\"\n"
+    );
+    job.local().with("build", "true").program("cargo", &cargo)
+}
+
+#[test]
+fn a_job_that_is_cancelled_has_nodecfg_stop_gently_and_waits_for_it() {
+    if !possible() {
+        return;
+    }
+    let (github, notes) = (Github::start(), tempfile::tempdir().unwrap());
+    let workspace = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]);
+    let (started, ended) = (notes.path().join("started"), notes.path().join("ended"));
+    // Stops as sync does: later, with an exit code of its own, and with something to say.
+    let program = format!(
+        "trap stopping=true TERM INT\necho started >&2\n: >'{}'\nn=0\nwhile [ -z \"$stopping\" ]; do sleep 0.05; \
+         n=$((n+1)); [ $n -lt 1200 ] || exit 9; done\nsleep 0.3\necho 'the nodes in flight are done' >&2\necho $$ >'{}'\nexit 5",
+        started.display(),
+        ended.display()
+    );
+    let job = Job::push(&workspace, &github).with("command", "sync").with("kubeconfig", "{}");
+    let outcome = with_program(job, &program).cancelled_at(started).run();
+    assert!(ended.exists(), "nodecfg was not stopped: {}", outcome.log());
+    assert_eq!(outcome.output("exit-code"), "5");
+    assert!(outcome.log().contains("the nodes in flight are done"), "{}", outcome.log());
+    // Of the later steps only the one that must run whatever happens.
+    let last = outcome.steps.last().unwrap();
+    assert_eq!(last.name, "Remove the kubeconfig", "{}", outcome.log());
+    assert!(outcome.left("kubeconfig").is_empty());
+}

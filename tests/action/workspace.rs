@@ -82,6 +82,33 @@ impl Workspace {
         self
     }
 
+    /// What `ref: ${{ github.event.pull_request.head.sha }}` checks out, where the branch had merged main: its author's commit,
+    /// with two parents.
+    pub fn branch_that_merged_main(files: &[(&str, &str)], harmful: &[(&str, &str)]) -> Self {
+        let workspace = Self::of(files);
+        let at = &workspace.at;
+        git(at, &["checkout", "--quiet", "-b", "change"]);
+        write(at, harmful);
+        commit(at, "change");
+        git(at, &["checkout", "--quiet", "main"]);
+        commit(at, "meanwhile");
+        git(at, &["checkout", "--quiet", "change"]);
+        git(at, &["merge", "--quiet", "--no-ff", "--message", "Merge main", "main"]);
+        workspace
+    }
+
+    /// The commit that is checked out, and its parents.
+    pub fn commits(&self) -> Vec<String> {
+        let output = Command::new("git")
+            .args(["log", "-1", "--format=%H %P"])
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .current_dir(&self.at)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
+    }
+
     pub fn path(&self) -> &Path {
         &self.at
     }
