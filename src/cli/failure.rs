@@ -16,6 +16,7 @@ use crate::report::error::{ErrorMessage, ErrorReport};
 use crate::report::{self, Format, findings, stale};
 use crate::repository::{RepositoryError, Snapshot};
 use crate::sandbox::SandboxError;
+use crate::telemetry::facts::RunFailure;
 
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]
@@ -130,21 +131,21 @@ impl Failure {
         Self::Agent { message: message.into(), help: help.into() }
     }
 
-    /// What kind of failure it is, in a word, for monitoring. There are few, and they never change their meaning.
-    pub(super) fn kind(&self) -> &'static str {
+    /// What kind of failure it is, for monitoring.
+    pub(super) fn kind(&self) -> RunFailure {
         match self {
-            Self::Usage { .. } => "usage",
-            Self::Repository(_) => "repository",
-            Self::Invalid { .. } => "invalid",
-            Self::Connect(_) => "no-cluster",
-            Self::Cluster(ClusterError::LockLost { .. }) | Self::Lock(_) => "locked",
-            Self::Cluster(_) => "cluster",
-            Self::Interrupted => "interrupted",
-            Self::Problems { .. } => "no-plan",
-            Self::Stale { .. } => "stale-plan",
-            Self::PlanFile { .. } => "plan-file",
+            Self::Usage { .. } => RunFailure::Usage,
+            Self::Repository(_) => RunFailure::Repository,
+            Self::Invalid { .. } => RunFailure::Invalid,
+            Self::Connect(_) => RunFailure::NoCluster,
+            Self::Cluster(ClusterError::LockLost { .. }) | Self::Lock(_) => RunFailure::Locked,
+            Self::Cluster(_) => RunFailure::Cluster,
+            Self::Interrupted => RunFailure::Interrupted,
+            Self::Problems { .. } => RunFailure::NoPlan,
+            Self::Stale { .. } => RunFailure::StalePlan,
+            Self::PlanFile { .. } => RunFailure::PlanFile,
             Self::Violations(_) | Self::Sandbox(_) | Self::Agent { .. } | Self::Output(_) | Self::Runtime(_) => {
-                "internal"
+                RunFailure::Internal
             }
         }
     }

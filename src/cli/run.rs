@@ -25,6 +25,7 @@ use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
 use crate::rollout::{PoolOutcome, StopReason};
+use crate::telemetry::facts::RunFailure;
 use crate::telemetry::spans;
 
 /// Long-running commands write text for people or JSON lines for programs.
@@ -256,15 +257,15 @@ pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, Failure
     }
 }
 
-/// What cut a run short, if anything did, in the word that [`Failure::kind`] has for it.
-fn kind_of(execution: &Execution) -> Option<&'static str> {
+/// What cut a run short, if anything did, as [`Failure::kind`] has it.
+fn kind_of(execution: &Execution) -> Option<RunFailure> {
     let interrupted = |pool: &PoolOutcome| pool.stopped == Some(StopReason::Interrupted);
     if execution.lock_lost {
-        Some("locked")
+        Some(RunFailure::Locked)
     } else if execution.error.is_some() {
-        Some("cluster")
+        Some(RunFailure::Cluster)
     } else {
-        execution.outcome.pools.values().any(interrupted).then_some("interrupted")
+        execution.outcome.pools.values().any(interrupted).then_some(RunFailure::Interrupted)
     }
 }
 

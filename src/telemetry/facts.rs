@@ -121,6 +121,68 @@ impl NodeFailure {
     }
 }
 
+/// What ended a run before it was through with its nodes. There are few, and they never change their meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunFailure {
+    /// Arguments that make no sense together.
+    Usage,
+    /// The repository cannot be read.
+    Repository,
+    /// It can be read, and has errors.
+    Invalid,
+    /// Repository and cluster together allow no plan.
+    NoPlan,
+    /// A saved plan cannot be read, written or used.
+    PlanFile,
+    /// Something has changed since the plan was saved.
+    StalePlan,
+    /// No cluster to talk to.
+    NoCluster,
+    /// The cluster refused, or failed.
+    Cluster,
+    /// Another sync holds the lock, or it was lost.
+    Locked,
+    /// A signal.
+    Interrupted,
+    /// Something else.
+    Internal,
+}
+
+impl RunFailure {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Usage,
+        Self::Repository,
+        Self::Invalid,
+        Self::NoPlan,
+        Self::PlanFile,
+        Self::StalePlan,
+        Self::NoCluster,
+        Self::Cluster,
+        Self::Locked,
+        Self::Interrupted,
+        Self::Internal,
+    ];
+
+    /// The value of the label.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Repository => "repository",
+            Self::Invalid => "invalid",
+            Self::NoPlan => "no-plan",
+            Self::PlanFile => "plan-file",
+            Self::StalePlan => "stale-plan",
+            Self::NoCluster => "no-cluster",
+            Self::Cluster => "cluster",
+            Self::Locked => "locked",
+            Self::Interrupted => "interrupted",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 /// The nodes of one pool, counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolFacts {
@@ -194,8 +256,8 @@ pub struct Record {
     pub commit: Option<CommitId>,
     /// The nodes, once there is a plan.
     pub nodes: Option<Nodes>,
-    /// What kind of failure ended the run, in a word: the kinds are few.
-    pub failure: Option<&'static str>,
+    /// What kind of failure ended the run, if one did.
+    pub failure: Option<RunFailure>,
 }
 
 impl Record {

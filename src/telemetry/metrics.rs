@@ -82,7 +82,7 @@ pub fn samples(run: &Run) -> Vec<Sample> {
     add(&RUN_INFO, &[&commit], 1.0);
     add(&EXIT_CODE, &[], f64::from(run.exit));
     if let Some(kind) = run.record.failure {
-        add(&FAILURE, &[kind], 1.0);
+        add(&FAILURE, &[kind.name()], 1.0);
     }
     add(&DURATION, &[], run.ended.duration_since(run.started).as_secs_f64().max(0.0));
     add(&ENDED, &[], seconds(run.ended));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::Span;
 
-use super::facts::Run;
+use super::facts::{Run, RunFailure};
 use crate::names::{NodeName, PoolName};
 use crate::plan::Plan;
 use crate::rollout::progress::Progress;
@@ -42,7 +42,7 @@ pub fn finish(span: &Span, run: &Run) {
     if !run.succeeded() {
         span.record("otel.status_code", "ERROR");
         // The conventions want few values here.
-        span.record("error.type", run.record.failure.unwrap_or("exit-code"));
+        span.record("error.type", run.record.failure.map_or("exit-code", RunFailure::name));
     }
 }
 

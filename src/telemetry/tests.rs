@@ -6,7 +6,7 @@ use std::fs;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::facts::{Before, NodeFailure, Nodes, PoolFacts, Record, Run, State};
+use super::facts::{Before, NodeFailure, Nodes, PoolFacts, Record, Run, RunFailure, State};
 use super::metrics::{ALL, COMMON, LAST_SUCCESS, RUN_INFO, samples};
 use super::settings::Settings;
 use super::textfile;
@@ -48,7 +48,7 @@ fn a_file_in_full() {
 #[test]
 fn a_run_that_failed_early_has_no_nodes_and_keeps_what_is_known() {
     let mut run = run(4);
-    run.record = Record { failure: Some("no-cluster"), ..Record::default() };
+    run.record = Record { failure: Some(RunFailure::NoCluster), ..Record::default() };
     run.before = Some(Before { fleet: "prod".to_owned(), last_success: Some(1_799_990_000.5) });
     insta::assert_snapshot!("a_run_that_failed_early", text(&run));
 }
@@ -196,6 +196,15 @@ fn every_metric_is_documented_as_it_is() {
     for name in State::ALL.map(State::name).iter().chain(&NodeFailure::ALL.map(NodeFailure::name)) {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
+    // As rows of their table, and no others.
+    let table = page.split_once("| `kind` of `nodecfg_run_failure`").expect("the table").1;
+    let kinds: Vec<&str> = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with("| `"))
+        .filter_map(|line| line.split('`').nth(1))
+        .collect();
+    assert_eq!(kinds, RunFailure::ALL.map(RunFailure::name));
 }
 
 #[test]
@@ -213,7 +222,7 @@ proptest! {
     #[test]
     fn any_run_makes_a_valid_file(
         exit in 0_u8..8,
-        kind in proptest::option::of(prop_oneof![Just("cluster"), Just("a\"b\\c\nd,e=}{")]),
+        kind in proptest::option::of(proptest::sample::select(RunFailure::ALL.to_vec())),
         before in proptest::option::of(("[ -~\n]{0,20}", proptest::option::of(0.0..4e9_f64))),
         read in any::<bool>(),
         counts in proptest::collection::vec(0_usize..5000, 6),
