@@ -9,6 +9,9 @@ use std::ops::RangeInclusive;
 /// is a secret by itself, as `k8s.io/kubelet/config/v1beta1` names files where it needs keys.
 pub const SECRET: [&str; 1] = ["staticPodURLHeader"];
 
+/// The field that is a URL, which may hold a password before its host or a token in its query.
+const URL: &str = "staticPodURL";
+
 /// What stands in place of a value.
 pub const NOT_SHOWN: &str = "(not shown)";
 
@@ -18,6 +21,40 @@ pub const NOT_SHOWN: &str = "(not shown)";
 pub fn is_secret(path: &str) -> bool {
     let first = path.trim_start_matches('/').split(['.', '[', '/', '{']).next().unwrap_or_default();
     SECRET.iter().any(|field| field.eq_ignore_ascii_case(first))
+}
+
+/// A value as it may be shown. `path` is where it stands in a file.
+#[must_use]
+pub fn shown(path: &str, value: &str) -> String {
+    if is_secret(path) {
+        return NOT_SHOWN.to_owned();
+    }
+    if path.trim_start_matches('/').eq_ignore_ascii_case(URL) { without_credentials(value) } else { value.to_owned() }
+}
+
+/// A URL, in quotes or not, without what stands before its host and after its path.
+fn without_credentials(value: &str) -> String {
+    let quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
+    let url = value.trim_matches(|letter| quoted && letter == '"');
+    let in_quotes = |url: String| if quoted { format!("\"{url}\"") } else { url };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return if url.contains(['@', '?', '#']) { NOT_SHOWN.to_owned() } else { value.to_owned() };
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (user, place) = match authority.rsplit_once('@') {
+        Some((_, host)) => (format!("{NOT_SHOWN}@"), format!("{host}{path}")),
+        None => (String::new(), rest.to_owned()),
+    };
+    let end = place.find(['?', '#']).unwrap_or(place.len());
+    let (place, query) = place.split_at(end);
+    let host = place.split('/').next().unwrap_or_default();
+    let port = host.rsplit_once(']').map_or(host, |(_, port)| port).split_once(':').map(|(_, port)| port);
+    if port.is_some_and(|port| !port.chars().all(|digit| digit.is_ascii_digit())) {
+        // A password with a slash in it, perhaps.
+        return NOT_SHOWN.to_owned();
+    }
+    let query = query.chars().next().map_or(String::new(), |mark| format!("{mark}{NOT_SHOWN}"));
+    in_quotes(format!("{scheme}://{user}{place}{query}"))
 }
 
 /// A sentence about such a value without what it quotes: `must be text, not the number (not shown)`.
@@ -74,6 +111,9 @@ pub fn lines(text: &str) -> Vec<RangeInclusive<usize>> {
             secret.push(first + 1..=last + 1);
         }
     }
+    let url = URL.to_ascii_lowercase();
+    let may_hold_one = |line: &str| line.to_ascii_lowercase().contains(&url) && line.contains(['@', '?', '#']);
+    secret.extend((1..).zip(&lines).filter(|(_, line)| may_hold_one(line)).map(|(number, _)| number..=number));
     secret
 }
 
@@ -135,6 +175,31 @@ mod tests {
         for path in ["", "staticPodURL", "maxPods", "staticPodURLHeaders", "evictionHard.staticPodURLHeader"] {
             assert!(!is_secret(path), "{path}");
         }
+    }
+
+    #[test]
+    fn a_url_is_shown_without_what_may_be_secret() {
+        for (url, expected) in [
+            ("https://e.x/a@b", "https://e.x/a@b"),
+            ("\"https://e.x:8443/a\"", "\"https://e.x:8443/a\""),
+            ("\"https://bot:hunter2@e.x/a\"", "\"https://(not shown)@e.x/a\""),
+            ("https://bot:hun@ter2@e.x", "https://(not shown)@e.x"),
+            ("https://bot:hun?ter2@e.x", "https://(not shown)@e.x"),
+            ("https://bot:hun/ter2@e.x", "(not shown)"),
+            ("https://e.x/a?token=hunter2", "https://e.x/a?(not shown)"),
+            ("https://e.x?token=hunter2", "https://e.x?(not shown)"),
+            ("http://[::1]:80/a#hunter2", "http://[::1]:80/a#(not shown)"),
+            ("http://[::1]/a", "http://[::1]/a"),
+            ("bot:hunter2@e.x", "(not shown)"),
+            ("\"\"", "\"\""),
+            ("", ""),
+        ] {
+            assert_eq!(shown("staticPodURL", url), expected, "{url}");
+        }
+        assert_eq!(shown("clusterDNS", "https://a@b"), "https://a@b");
+        assert_eq!(shown("staticPodURLHeader.X", "a"), NOT_SHOWN);
+        assert_eq!(lines("a: 1\nstaticPodURL: https://a:b@c\n").first(), Some(&(2..=2)));
+        assert!(lines("staticPodURL: https://c\n").is_empty());
     }
 
     #[test]

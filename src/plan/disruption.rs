@@ -178,12 +178,10 @@ pub(super) fn assess<'a>(
     (sets, disruption)
 }
 
-/// A change as it may be shown: that a value changes which may be a secret, not to what.
+/// A change as it may be shown: that a value changes which may be a secret, or hold one, not to what.
 fn withheld(mut change: FieldChange) -> FieldChange {
-    if secrets::is_secret(&change.path) {
-        for value in change.old.iter_mut().chain(&mut change.new) {
-            secrets::NOT_SHOWN.clone_into(value);
-        }
+    for value in change.old.iter_mut().chain(&mut change.new) {
+        *value = secrets::shown(&change.path, value);
     }
     change
 }

@@ -42,11 +42,18 @@ pub(super) fn prose(text: &str) -> String {
             }
             '@' | '#' if !in_code => shown.extend([character, APART]),
             ':' if !in_code && characters.peek() == Some(&'/') => shown.extend([character, APART]),
+            // Without a scheme, too, this would be a link.
+            '.' if !in_code && ends_with_www(&shown) => shown.extend([APART, character]),
             '-' if !in_code && shown.ends_with(['H', 'h']) => shown.extend([APART, character]),
             other => shown.push(other),
         }
     }
     shown
+}
+
+fn ends_with_www(text: &str) -> bool {
+    let mut last = text.chars().rev();
+    (0..3).all(|_| last.next().is_some_and(|letter| letter.eq_ignore_ascii_case(&'w')))
 }
 
 #[cfg(test)]
@@ -77,6 +84,8 @@ mod tests {
         let apart = |text: &str| text.replace('^', "\u{200b}");
         assert_eq!(prose("ask @octocat, see o/r#12 or GH-3"), apart("ask @^octocat, see o/r#^12 or GH^-3"));
         assert_eq!(prose("https://github.com/o/r/issues/1"), apart("https:^//github.com/o/r/issues/1"));
+        assert_eq!(prose("www.e.x, (WwW.e.x)"), apart("www^.e.x, (WwW^.e.x)"));
+        assert_eq!(prose("`www.e.x` stays"), "`www.e.x` stays");
         assert_eq!(prose("`@octocat` stays"), "`@octocat` stays");
     }
 }

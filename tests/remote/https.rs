@@ -169,6 +169,43 @@ fn a_commit_below_a_branch_is_found_by_its_full_id() {
 }
 
 #[test]
+fn a_branch_that_is_named_like_a_commit_is_not_taken_for_it() {
+    let (site, server) = served(Door::Open);
+    let first = site.origin.git().head().unwrap().target().unwrap();
+    let second = site.origin.pool("second");
+    site.origin.branch(&first.to_string(), second);
+    site.read(&server.url, Some(&first.to_string())).has_pool("first");
+    site.origin.branch(&"7".repeat(40), second);
+    for revision in ["7".repeat(40), format!("{}~1", "7".repeat(40))] {
+        site.read(&server.url, Some(&revision)).refuses(&["the server has no revision"]);
+    }
+}
+
+#[test]
+fn a_server_that_sends_another_commit_than_it_says_is_refused() {
+    for deep in [false, true] {
+        let mut site = Site::new();
+        let first = site.origin.git().head().unwrap().target().unwrap();
+        let second = site.origin.pool("second");
+        site.origin.tag("v1", first, true);
+        let tag = site.origin.git().refname_to_id("refs/tags/v1").unwrap();
+        let server = |of, to: git2::Oid| Server::new(&site, Door::Lies { of, to: to.to_string(), deep });
+        let honest = server("refs/tags/none", first);
+        let liar = server("refs/tags/v1^{}", "7".repeat(40).parse().unwrap());
+        let thief = server("refs/tags/v1^{}", second);
+        let certificates = [&honest.ca, &liar.ca, &thief.ca].map(|ca| std::fs::read_to_string(ca).unwrap()).concat();
+        std::fs::write(site.path("all.pem"), certificates).unwrap();
+        site.set("SSL_CERT_FILE", site.path("all.pem"));
+        site.read(&honest.url, Some("v1")).has_pool("first");
+        site.read(&honest.url, Some(&tag.to_string())).has_pool("first");
+        let sent = format!("and sent {first}");
+        for (server, revision) in [(&liar, "v1"), (&liar, &"7".repeat(40)), (&thief, "v1")] {
+            site.read(&server.url, Some(revision)).refuses(&["the server was to send", &sent, "another commit"]);
+        }
+    }
+}
+
+#[test]
 fn a_server_that_hangs_is_given_up_on() {
     for (door, doing) in [(Door::Hang, "connecting"), (Door::HangLater, "downloading")] {
         let (site, server) = served(door);

@@ -28,6 +28,8 @@ pub enum Door {
     Status(u16),
     /// Sends everybody elsewhere.
     Redirect(String),
+    /// Says of an annotated tag that it is of this commit, and, when told so, that it cannot send a commit alone.
+    Lies { of: &'static str, to: String, deep: bool },
     /// Takes the request and never answers.
     Hang,
     /// Answers what there is, and never sends it.
@@ -109,7 +111,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     });
     let login = plain(401, Some(("www-authenticate", "Basic realm=\"git\"")));
     match (&shared.door, &authorization) {
-        (Door::Open | Door::HangLater, _) => {}
+        (Door::Open | Door::HangLater | Door::Lies { .. }, _) => {}
         (Door::Token(_) | Door::Status(_), None) => return login,
         (Door::Token(token), Some(given)) => {
             if password(given) != *token {
@@ -125,7 +127,12 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     }
     if path == "/fleet.git/info/refs" {
         let mut advertised = b"001e# service=git-upload-pack\n0000".to_vec();
-        advertised.extend(upload_pack(&shared.folder, &["--advertise-refs"], &[]).await);
+        let mut listed = upload_pack(&shared.folder, &["--advertise-refs"], &[]).await;
+        if let Door::Lies { of, to, deep } = &shared.door {
+            overwrite(&mut listed, format!(" {of}\n").as_bytes(), |at| at - to.len(), to);
+            while *deep && overwrite(&mut listed, b"shallow", |at| at, "nothing") {}
+        }
+        advertised.extend(listed);
         return content("application/x-git-upload-pack-advertisement", advertised);
     }
     if path == "/fleet.git/git-upload-pack" {
@@ -136,6 +143,15 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         return content("application/x-git-upload-pack-result", result);
     }
     plain(404, None)
+}
+
+/// Writes over what stands at a mark, and says whether there was one.
+fn overwrite(bytes: &mut [u8], mark: &[u8], place: impl FnOnce(usize) -> usize, with: &str) -> bool {
+    let at = bytes.windows(mark.len()).position(|window| window == mark);
+    if let Some(start) = at.map(place) {
+        bytes[start..start + with.len()].copy_from_slice(with.as_bytes());
+    }
+    at.is_some()
 }
 
 fn content(kind: &str, body: Vec<u8>) -> Response<Body> {

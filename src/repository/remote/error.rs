@@ -84,6 +84,14 @@ pub enum RemoteError {
         /// What there is, or what to do.
         hint: String,
     },
+    /// What the server sent is not what it said it would, or what was asked for.
+    #[error("the server was to send {told}, and sent {sent}")]
+    Inconsistent {
+        /// The id that the server listed, or that was asked for.
+        told: String,
+        /// The commit that came.
+        sent: String,
+    },
     /// The repository on the server has no commits.
     #[error("the repository has no commits on its HEAD")]
     Empty,
@@ -169,6 +177,10 @@ impl RemoteError {
                 "give the configuration a repository of its own; a branch, a tag or a full commit id needs the least".to_owned()
             }
             Self::UnknownRevision { hint, .. } => hint.clone(),
+            Self::Inconsistent { .. } => {
+                "ask whoever runs the server: it is damaged, or somebody wants another commit read than the one that was named"
+                    .to_owned()
+            }
             Self::Empty => "push a commit, or name a branch with --rev".to_owned(),
             Self::Cache { .. } => "name a folder of your own that can be written to with --git-cache".to_owned(),
             Self::NoCache => "name a folder with --git-cache or NODECFG_CACHE_DIR".to_owned(),

@@ -32,7 +32,7 @@ pub use progress::{Extent, Progress};
 
 use cache::{Cache, Shelf, discard, touch};
 use session::Session;
-use wanted::{Listed, Wanted, hint, wanted};
+use wanted::{Listed, Wanted, hint, leading_id, wanted};
 
 /// The most bytes that one download may have.
 pub const MAX_DOWNLOAD: u64 = 512 << 20;
@@ -92,14 +92,19 @@ impl Reading<'_> {
         let (session, mut remote) = self.session(&repository).map_err(|error| self.failed(error))?;
         let (mut connection, listed) = session.connect(&mut remote).map_err(|error| self.failed(error))?;
         let shallow = self.request.address.scheme() != Scheme::File;
-        let (source, cached) = match wanted(self.request.revision.as_deref(), &listed) {
+        let (source, told, cached) = match wanted(self.request.revision.as_deref(), &listed) {
             Wanted::Empty => return Err(self.failed(RemoteError::Empty)),
             Wanted::Unknown => return Err(self.failed(self.unknown(&listed))),
-            Wanted::Reference { name, commit } if shallow => (name, shelf.commit(commit).map(|path| (path, commit))),
-            Wanted::Commit(id) if shallow => (id.to_string(), None),
-            other => {
+            Wanted::Reference { name, commit } if shallow => {
+                (name, commit, shelf.commit(commit).map(|path| (path, commit)))
+            }
+            // For libgit2 a name that looks like an id is a name.
+            Wanted::Commit(id) if shallow && !listed.iter().any(|there| there.name.contains(&id.to_string())) => {
+                (id.to_string(), id, None)
+            }
+            _ => {
                 drop(connection);
-                return self.with_history(&shelf, &other);
+                return self.with_history(&shelf);
             }
         };
         if let Some((path, commit)) = cached {
@@ -122,12 +127,13 @@ impl Reading<'_> {
             Err(RemoteError::Git { message, .. }) if self.progress.is_awaited() => {
                 tracing::debug!("cannot fetch {source} alone ({message}); fetching the history");
                 drop(connection);
-                return self.with_history(&shelf, &wanted(self.request.revision.as_deref(), &listed));
+                return self.with_history(&shelf);
             }
             Err(error) => return Err(self.failed(error)),
         }
         drop(connection);
         let commit = self.commit(&repository, FETCHED).map_err(|error| self.failed(error))?.id();
+        is_as_told(&repository, told, commit).map_err(|error| self.failed(error))?;
         let path = shelf.keep(&draft.path, commit).map_err(|error| self.failed(error))?;
         let kept = Repository::open_bare(path).map_err(|error| self.failed(broken(&error)))?;
         tracing::info!("fetched {commit} of {}", self.request.address);
@@ -136,13 +142,13 @@ impl Reading<'_> {
 
     /// Reads a revision that needs the history, or whose server gives no less. A history that turns out damaged is
     /// fetched anew, once.
-    fn with_history(&self, shelf: &Shelf, want: &Wanted) -> Result<Snapshot, RepositoryError> {
+    fn with_history(&self, shelf: &Shelf) -> Result<Snapshot, RepositoryError> {
         self.progress.start("waiting for another run");
         let lock = shelf.lock_history().map_err(|error| self.failed(error))?;
         let path = shelf.history();
         if lock.is_some() && path.exists() {
             remove_leftovers(&path);
-            match self.read_history(&path, want) {
+            match self.read_history(&path) {
                 Ok(snapshot) if is_whole(&snapshot) => return Ok(snapshot),
                 Err(error) if !is_damage(&error) || !self.progress.is_awaited() => return Err(error),
                 _ => {
@@ -154,7 +160,7 @@ impl Reading<'_> {
         // Where another run is at it, this one makes its own rather than wait.
         let draft = Draft { path: shelf.draft().map_err(|error| self.failed(error))? };
         self.init(&draft.path).map_err(|error| self.failed(error))?;
-        let snapshot = self.read_history(&draft.path, want)?;
+        let snapshot = self.read_history(&draft.path)?;
         if lock.is_some() {
             shelf.keep_history(&draft.path).map_err(|error| self.failed(error))?;
         }
@@ -162,22 +168,26 @@ impl Reading<'_> {
     }
 
     /// Brings a repository with the whole history up to date and reads the revision from it.
-    fn read_history(&self, path: &Path, want: &Wanted) -> Result<Snapshot, RepositoryError> {
+    fn read_history(&self, path: &Path) -> Result<Snapshot, RepositoryError> {
         let repository = Repository::open_bare(path).map_err(|error| self.failed(broken(&error)))?;
         let (session, mut remote) = self.session(&repository).map_err(|error| self.failed(error))?;
         let (mut connection, listed) = session.connect(&mut remote).map_err(|error| self.failed(error))?;
+        // What the server had before may have moved meanwhile.
+        let want = wanted(self.request.revision.as_deref(), &listed);
         let mut refspecs = vec!["+refs/heads/*:refs/heads/*".to_owned(), "+refs/tags/*:refs/tags/*".to_owned()];
-        if let Wanted::Reference { name, .. } = want {
+        if let Wanted::Reference { name, .. } = &want {
             refspecs.push(format!("+{name}:{FETCHED}"));
         }
         session.fetch(&mut connection, &refspecs, false).map_err(|error| self.failed(error))?;
         drop(connection);
         forget(&repository, &listed).map_err(|error| self.failed(broken(&error)))?;
         touch(path);
-        let revision = match want {
+        let revision = match &want {
+            Wanted::Empty => return Err(self.failed(RemoteError::Empty)),
+            Wanted::Unknown => return Err(self.failed(self.unknown(&listed))),
             Wanted::Reference { .. } => FETCHED.to_owned(),
             Wanted::Commit(id) => id.to_string(),
-            _ => self.request.revision.clone().unwrap_or_else(|| "HEAD".to_owned()),
+            Wanted::History => self.request.revision.clone().unwrap_or_else(|| "HEAD".to_owned()),
         };
         let commit = match self.commit(&repository, &revision) {
             Ok(commit) => commit.id(),
@@ -187,6 +197,9 @@ impl Reading<'_> {
                 Err(error) => return Err(self.failed(broken(&error))),
             },
         };
+        if let Wanted::Reference { commit: told, .. } | Wanted::Commit(told) = &want {
+            is_as_told(&repository, *told, commit).map_err(|error| self.failed(error))?;
+        }
         let reached = matches!(want, Wanted::Reference { .. })
             || is_reached(&repository, Some(commit), &listed).map_err(|error| self.failed(broken(&error)))?;
         if !reached {
@@ -208,6 +221,10 @@ impl Reading<'_> {
     }
 
     fn commit<'r>(&self, repository: &'r Repository, revision: &str) -> Result<Commit<'r>, RemoteError> {
+        if let Some(id) = leading_id(revision) {
+            // Without it libgit2 would look for a branch of that name.
+            repository.find_object(id, None).map_err(|error| broken(&error))?;
+        }
         let found = repository.revparse_single(revision).and_then(|object| object.peel_to_commit());
         found.map_err(|error| broken(&error))
     }
@@ -231,6 +248,15 @@ impl Reading<'_> {
 
 fn broken(error: &git2::Error) -> RemoteError {
     RemoteError::Git { operation: "read the git cache", message: error.message().to_owned() }
+}
+
+/// Whether a commit is the one that the server listed or the user named. Where that is a tag, it must be of this commit.
+fn is_as_told(repository: &Repository, told: Oid, commit: Oid) -> Result<(), RemoteError> {
+    let leads_to = repository.find_object(told, None).and_then(|object| object.peel_to_commit());
+    if leads_to.is_ok_and(|there| there.id() == commit) {
+        return Ok(());
+    }
+    Err(RemoteError::Inconsistent { told: told.to_string(), sent: commit.to_string() })
 }
 
 /// Whether every file that the commit names has its content.

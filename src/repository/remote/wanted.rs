@@ -5,6 +5,11 @@ use git2::Oid;
 /// How many names a hint lists.
 const NAMES: usize = 8;
 
+/// The hexadecimal digits of an id of SHA-1.
+const SHA1: usize = 40;
+/// The hexadecimal digits of an id of SHA-256, as no repository has that nodecfg reads.
+const SHA256: usize = 64;
+
 /// A reference as the server lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
@@ -36,10 +41,35 @@ pub enum Wanted {
     Empty,
 }
 
+/// The id that a revision is, when it is a full one of SHA-1.
+fn full_id(revision: &str) -> Option<Oid> {
+    let hexadecimal = revision.len() == SHA1 && revision.chars().all(|c| c.is_ascii_hexdigit());
+    hexadecimal.then(|| Oid::from_str(revision).ok()).flatten()
+}
+
+/// The full id that a revision such as `<id>~2` begins with.
+#[must_use]
+pub fn leading_id(revision: &str) -> Option<Oid> {
+    full_id(revision.split(['~', '^', '@', ':']).next().unwrap_or_default())
+}
+
 /// Finds what to fetch. Names are looked for in the order of gitrevisions(7), tags before branches.
 #[must_use]
 pub fn wanted(revision: Option<&str>, listed: &[Listed]) -> Wanted {
     let revision = revision.unwrap_or("HEAD");
+    // As git has it, what may be a full id is never a name: whoever can push a branch of that name would choose the commit.
+    let hexadecimal = revision.chars().all(|c| c.is_ascii_hexdigit());
+    if let Some(id) = full_id(revision) {
+        return match listed.iter().find(|reference| reference.id == id) {
+            Some(reference) => {
+                Wanted::Reference { name: reference.name.trim_end_matches("^{}").to_owned(), commit: id }
+            }
+            None => Wanted::Commit(id),
+        };
+    }
+    if hexadecimal && revision.len() == SHA256 {
+        return Wanted::Unknown;
+    }
     let names = [
         revision.to_owned(),
         format!("refs/{revision}"),
@@ -52,16 +82,6 @@ pub fn wanted(revision: Option<&str>, listed: &[Listed]) -> Wanted {
             let commit = named(&format!("{name}^{{}}")).unwrap_or(reference).id;
             return Wanted::Reference { name: name.clone(), commit };
         }
-    }
-    let hexadecimal = revision.chars().all(|c| c.is_ascii_hexdigit());
-    if hexadecimal && revision.len() == 40 {
-        let Ok(id) = Oid::from_str(revision) else { return Wanted::Unknown };
-        return match listed.iter().find(|reference| reference.id == id) {
-            Some(reference) => {
-                Wanted::Reference { name: reference.name.trim_end_matches("^{}").to_owned(), commit: id }
-            }
-            None => Wanted::Commit(id),
-        };
     }
     if listed.is_empty() {
         return Wanted::Empty;
@@ -76,7 +96,7 @@ pub fn wanted(revision: Option<&str>, listed: &[Listed]) -> Wanted {
 /// What revisions there are instead.
 #[must_use]
 pub fn hint(revision: &str, listed: &[Listed]) -> String {
-    if revision.len() == 40 && revision.chars().all(|c| c.is_ascii_hexdigit()) {
+    if full_id(revision).is_some() {
         return "no branch or tag leads to that commit any more: it may have been force-pushed away; name another"
             .to_owned();
     }
@@ -106,6 +126,7 @@ mod tests {
     }
 
     fn listed() -> Vec<Listed> {
+        let full = |digit: &str, length| digit.repeat(length);
         [
             ("HEAD", b'a'),
             ("refs/heads/main", b'a'),
@@ -114,6 +135,10 @@ mod tests {
             ("refs/tags/both", b'c'),
             ("refs/tags/v1", b'd'),
             ("refs/tags/v1^{}", b'a'),
+            (&format!("refs/heads/{}", full("7", 40)), b'b'),
+            (&full("7", 40), b'b'),
+            (&format!("refs/tags/{}", full("8", 40)), b'b'),
+            (&format!("refs/heads/{}", full("5", 64)), b'b'),
         ]
         .map(|(name, digit)| Listed { name: name.to_owned(), id: id(digit), target: None })
         .to_vec()
@@ -132,6 +157,10 @@ mod tests {
             (Some("refs/pull/1/merge"), reference("refs/pull/1/merge", b'e')),
             (Some(&full('e')), reference("refs/pull/1/merge", b'e')),
             (Some(&full('9')), Wanted::Commit(id(b'9'))),
+            // Branches and tags that are named like ids.
+            (Some(&full('7')), Wanted::Commit(id(b'7'))),
+            (Some(&full('8')), Wanted::Commit(id(b'8'))),
+            (Some(&"5".repeat(64)), Wanted::Unknown),
             (Some("abcd"), Wanted::History),
             (Some("abc"), Wanted::Unknown),
             (Some("main~2"), Wanted::History),
@@ -143,7 +172,15 @@ mod tests {
         assert_eq!(wanted(None, &[]), Wanted::Empty);
         assert_eq!(wanted(Some("main"), &[]), Wanted::Empty);
         assert_eq!(wanted(None, &listed()[1..]), Wanted::Empty);
-        assert_eq!(hint("nope", &listed()), "it has both, main, v1; a full commit id will do too");
+        assert_eq!(
+            hint("nope", &listed()),
+            format!(
+                "it has {}, {}, {}, both, main, v1; a full commit id will do too",
+                "5".repeat(64),
+                full('7'),
+                full('8')
+            )
+        );
         assert!(hint(&full('9'), &listed()).contains("force-pushed"));
     }
 }
