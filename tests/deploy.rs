@@ -109,7 +109,7 @@ fn cron_job() -> Value {
 
 #[test]
 fn every_field_is_one_of_kubernetes() {
-    for path in ["deploy/cron/base/namespace.yaml", "deploy/cron/base/cronjob.yaml", "deploy/cron/rbac.yaml"] {
+    for path in ["deploy/cron/base/cronjob.yaml", "deploy/cron/rbac.yaml"] {
         documents(&read(path)).iter().for_each(assert_known);
     }
     documents(&read("deploy/cron-node/rbac.yaml")).iter().for_each(assert_known);
@@ -123,7 +123,7 @@ fn every_field_is_one_of_kubernetes() {
 fn the_pod_may_do_no_more_than_it_must() {
     let job = cron_job();
     let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
-    // What Pod Security Admission asks for at the level that the namespace enforces.
+    // What Pod Security Admission asks for at the level `restricted`.
     for (pointer, value) in [
         ("/securityContext/runAsNonRoot", json!(true)),
         ("/securityContext/seccompProfile/type", json!("RuntimeDefault")),
@@ -243,10 +243,23 @@ fn kustomize_builds_both() {
         let Some(objects) = built(&root().join(folder)) else { return };
         objects.iter().for_each(assert_known);
         let mut expected = names(&roles);
-        expected.extend(["CronJob nodecfg-system nodecfg-sync".to_owned(), "Namespace - nodecfg-system".to_owned()]);
+        expected.push("CronJob nodecfg-system nodecfg-sync".to_owned());
         expected.sort();
         assert_eq!(names(&objects), expected, "{folder}");
         assert!(objects.contains(&cron_job()), "kustomize changed the CronJob");
+    }
+}
+
+/// `kubectl delete -k` deletes all that a folder holds; a Namespace goes with the ConfigMaps in it, which nodes are assigned to.
+#[test]
+fn deleting_it_deletes_no_namespace() {
+    let holds_one = |text: &str| documents(text).iter().any(|object| object["kind"] == "Namespace");
+    assert!(holds_one("kind: Namespace"));
+    for entry in walkdir::WalkDir::new(root().join("deploy")) {
+        let entry = entry.unwrap();
+        if entry.path().extension().is_some_and(|extension| extension == "yaml") {
+            assert!(!holds_one(&fs::read_to_string(entry.path()).unwrap()), "{}", entry.path().display());
+        }
     }
 }
 

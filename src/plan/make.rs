@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::Shelf;
 use super::decide::{Decision, Rules, decide, refuses};
-use super::membership::{Membership, membership};
+use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
 use super::questions::target_of;
 use super::verdicts;
@@ -87,7 +87,8 @@ fn on_target(nodes: &[&NodeName], plan: &PoolPlan, observed: &Observed) -> Vec<N
 }
 
 /// Decides anew on one node of a pool, whose assignment met a change made meanwhile. What it points at now may be a
-/// ConfigMap whose content was not read; it then counts as other content.
+/// ConfigMap whose content was not read; it then counts as other content. `None`: the node is not the pool's any more, and does not point
+/// at its target.
 #[must_use]
 pub fn redecide(
     desired: &Desired,
@@ -98,6 +99,10 @@ pub fn redecide(
 ) -> Option<Decision> {
     let pool = desired.pools.get(pool)?;
     let target = target_of(&pool.target, &options.namespace);
+    // What points there already was assigned, and is to be watched.
+    if !target.is_named_by(node.source.as_ref()) && !belongs(desired, &pool.name, node) {
+        return None;
+    }
     let rules = Rules { target: &target, paused: pool.policy.paused, take_over: options.take_over };
     let shelf = Shelf::new(desired, observed);
     let decision = decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target)));

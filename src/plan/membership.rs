@@ -17,6 +17,17 @@ pub struct Membership<'a> {
     pub contested: BTreeMap<&'a NodeName, Vec<&'a PoolName>>,
 }
 
+/// Whether this pool, and no other, would be given this node. Of a contested node, no pool would.
+#[must_use]
+pub fn belongs(desired: &Desired, pool: &PoolName, node: &Node) -> bool {
+    desired.pools.get(pool).is_some_and(|pool| {
+        let outdoes = |other: &Pool| {
+            other.name != pool.name && other.priority >= pool.priority && other.selector.matches(&node.labels)
+        };
+        pool.selector.matches(&node.labels) && !desired.pools.values().any(outdoes)
+    })
+}
+
 /// Gives each node to the pool of the highest priority that selects it.
 #[must_use]
 pub fn membership<'a>(desired: &'a Desired, nodes: &'a BTreeMap<NodeName, Node>) -> Membership<'a> {

@@ -47,7 +47,7 @@ pub use check::{Violation, check};
 pub use decide::{Decision, back_patch, is_available};
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
 pub use make::{Options, make, redecide};
-pub use membership::{Membership, membership};
+pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
 pub use questions::questions;
 

@@ -21,7 +21,7 @@ use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use crate::desired::Desired;
 use crate::names::{NodeName, PoolName};
 use crate::observed::{Node, Observed};
-use crate::plan::{Options, Plan, redecide};
+use crate::plan::{Options, Plan, belongs, redecide};
 
 /// How many ConfigMaps are created at a time.
 const CONFIG_MAPS_AT_A_TIME: usize = 8;
@@ -330,10 +330,11 @@ impl Runner<'_> {
             }
             Answer::Reread(node, current) => match *current {
                 Ok(current) => {
-                    let decision = current.and_then(|current| {
+                    let decision = current.map(|current| {
                         let Rollout { desired, observed, options, .. } = self.rollout;
-                        let decision = redecide(desired, observed, options, self.pool_of.get(&node)?, &current)?;
-                        Some(Box::new((current, decision)))
+                        let pool = self.pool_of.get(&node);
+                        let decision = pool.and_then(|pool| redecide(desired, observed, options, pool, &current));
+                        Box::new((current, decision))
                     });
                     self.step(Input::Changed(node, decision));
                 }
@@ -344,7 +345,7 @@ impl Runner<'_> {
 
     fn seen(&mut self, event: NodeEvent) {
         match event {
-            NodeEvent::Upsert(node) => self.step(Input::Observed(node)),
+            NodeEvent::Upsert(node) => self.observed(node),
             NodeEvent::Deleted(node) => self.step(Input::Gone(node)),
             NodeEvent::Relisted(nodes) => {
                 let present: BTreeSet<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
@@ -354,10 +355,23 @@ impl Runner<'_> {
                     self.step(Input::Gone(node));
                 }
                 for node in nodes {
-                    self.step(Input::Observed(Box::new(node)));
+                    self.observed(Box::new(node));
                 }
             }
         }
+    }
+
+    /// Labels are no part of what a patch tests: whether a node still is its pool's is seen here.
+    fn observed(&mut self, node: Box<Node>) {
+        if self.pool_of.get(&node.name).is_none_or(|pool| belongs(self.rollout.desired, pool, &node)) {
+            return self.step(Input::Observed(node));
+        }
+        let waits = |request: &Request| matches!(request, Request::Assign(name, _) if *name == node.name);
+        if let Some(at) = self.queue.iter().position(waits) {
+            self.queue.remove(at);
+            self.step(Input::Withdrawn(node.name.clone()));
+        }
+        self.step(Input::Moved(node));
     }
 }
 

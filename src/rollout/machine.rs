@@ -45,6 +45,9 @@ impl Machine {
             Input::Observed(node) => {
                 self.on(&node.name, now, &mut commands, |pool, index, context| pool.observed(index, &node, context));
             }
+            Input::Moved(node) => {
+                self.on(&node.name, now, &mut commands, |pool, index, context| pool.moved(index, &node, context));
+            }
             Input::Gone(node) => {
                 self.on(&node, now, &mut commands, PoolRun::gone);
             }

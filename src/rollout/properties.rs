@@ -128,7 +128,7 @@ impl World {
                         self.nodes.insert(name.clone(), node.clone());
                         self.touched.remove(&name);
                         let decision = decide(&node).expect("the pool is there");
-                        self.tell(Input::Changed(name, Some(Box::new((node, decision)))));
+                        self.tell(Input::Changed(name, Some(Box::new((node, Some(decision))))));
                     }
                     _ => {
                         node.source = self.target.source().cloned();

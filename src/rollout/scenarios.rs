@@ -16,7 +16,7 @@ use crate::plan::fixtures::{
     canary, desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
     source, with_config_map,
 };
-use crate::plan::{Plan, make, redecide};
+use crate::plan::{Plan, belongs, make, redecide};
 
 const ASSIGN: Mode =
     Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: 16, timeout: None };
@@ -278,13 +278,13 @@ fn somebody_elses_change_meanwhile_is_planned_anew_or_left() {
     story.tell(Input::Start);
     // Somebody pointed n1 at a ConfigMap of their own just before our patch arrived.
     let theirs = on(node("n1", "a"), &source("theirs"));
-    let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &theirs).unwrap();
+    let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &theirs);
     assert_eq!(story.tell(Input::Changed(node_name("n1"), Some(Box::new((theirs, decision))))), ["n2"]);
     assert!(matches!(story.end("n1"), End::LeftAlone { why } if why.is_blocked()));
 
     // Our own patch arrived, and its answer was lost on the way.
     let ours = Node { source: Some(Story::target()), ..node("n2", "a") };
-    let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &ours).unwrap();
+    let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &ours);
     story.tell(Input::Changed(node_name("n2"), Some(Box::new((ours, decision)))));
     assert_eq!(story.end("n2"), End::InFlight);
     assert_eq!(story.tell(Input::Observed(Box::new(on(node("n2", "a"), &Story::target())))), ["n3"]);
@@ -295,6 +295,23 @@ fn somebody_elses_change_meanwhile_is_planned_anew_or_left() {
     assert_eq!(story.end("n3"), End::Changed { to: Some(source("theirs")) });
     assert!(story.machine.is_finished());
     assert!(!story.machine.outcome().is_complete());
+}
+
+#[test]
+fn a_node_that_changes_pool_before_its_turn_is_left_as_it_is() {
+    let mut story = Story::new(three(), policy(1), ASSIGN);
+    story.tell(Input::Start);
+    let moved = |name| node(name, "b");
+    assert!(!belongs(&story.desired, &pool_name("a"), &moved("n2")));
+    assert!(story.tell(Input::Moved(Box::new(moved("n2")))).is_empty());
+    assert_eq!(story.end("n2"), End::Changed { to: None });
+    assert_eq!(story.converge("n1"), ["n3"]);
+    // The patch of n3 met another change, and by then n3 had moved too.
+    let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &moved("n3"));
+    assert_eq!(decision, None);
+    assert!(story.tell(Input::Changed(node_name("n3"), Some(Box::new((moved("n3"), decision))))).is_empty());
+    assert_eq!(story.end("n3"), End::Changed { to: None });
+    assert!(story.machine.is_finished() && !story.machine.outcome().is_complete());
 }
 
 #[test]
@@ -420,7 +437,7 @@ fn an_old_event_after_a_second_look_is_no_change_by_others() {
     story.tell(Input::Start);
     // The patch arrived, its answer and the watch were lost; the node was read again, then the watch starts over.
     let ours = Node { source: Some(Story::target()), ..node("n1", "a") };
-    let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &ours).unwrap();
+    let decision = redecide(&story.desired, &story.cluster, &options(), &pool_name("a"), &ours);
     story.tell(Input::Changed(node_name("n1"), Some(Box::new((ours, decision)))));
     assert!(story.tell(Input::Observed(Box::new(node("n1", "a")))).is_empty(), "no other node starts");
     assert_eq!(story.end("n1"), End::InFlight);

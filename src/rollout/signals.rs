@@ -36,12 +36,15 @@ pub enum Input {
     Start,
     /// A node, as the watch shows it.
     Observed(Box<Node>),
+    /// The same of a node that is not its pool's any more: its labels have changed.
+    Moved(Box<Node>),
     /// A node left the cluster.
     Gone(NodeName),
     /// A node was assigned.
     Assigned(NodeName),
-    /// A node was not assigned, since somebody had changed it; this is what planning says of it now. `None`: it is gone.
-    Changed(NodeName, Option<Box<(Node, Decision)>>),
+    /// A node was not assigned, since somebody had changed it; this is what planning says of it now; no decision, if it is
+    /// not its pool's any more. `None`: it is gone.
+    Changed(NodeName, Option<Box<(Node, Option<Decision>)>>),
     /// A node was not assigned: the server's words.
     Refused(NodeName, String),
     /// The patch of a node was not sent after all: nothing is known of it to the server.

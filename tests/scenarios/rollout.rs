@@ -19,6 +19,7 @@ scenarios! {
         failed_to_sync_is_retried_until_mended,
         a_deleted_config_map_made_again_by_hand_serves,
         a_node_changed_by_somebody_else_is_left_as_it_is,
+        a_node_that_changes_pool_before_its_turn_is_left_as_it_is,
         a_node_that_somebody_else_assigned_alike_is_watched,
         a_node_deleted_meanwhile_is_no_failure,
         kubernetes_events_say_what_was_assigned_and_why_it_stopped,
@@ -344,6 +345,18 @@ async fn a_node_changed_by_somebody_else_is_left_as_it_is(start: Start) {
     assert_eq!(cluster.source("a-2").await.as_deref(), Some("by-hand"));
     cluster.until_node("a-2", "runs what it was given by hand", State::settled).await;
     cluster.sync(&repository, &["--take-over"]).await.exits(0);
+    cluster.down().await;
+}
+
+async fn a_node_that_changes_pool_before_its_turn_is_left_as_it_is(start: Start) {
+    let (cluster, repository, mut run) = held_up(start).await;
+    cluster.patch("/api/v1/nodes/a-2", json!({"metadata": {"labels": {"nodecfg.dev/pool": "b"}}})).await;
+    run.until_it_says("a/a-2 changed").await;
+    cluster.fault("a-1", None).await;
+    run.end().await.exits(5);
+    assert_eq!(cluster.source("a-2").await, None);
+    cluster.sync(&repository, &[]).await.exits(0);
+    assert_eq!(cluster.source("a-2").await, None, "no pool selects it");
     cluster.down().await;
 }
 

@@ -56,7 +56,7 @@ impl PoolRun {
         &mut self,
         number: usize,
         current: &Node,
-        decision: Decision,
+        decision: Option<Decision>,
         context: &mut Context<'_>,
     ) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
@@ -71,7 +71,7 @@ impl PoolRun {
         // Whether the patch that was sent had arrived may have been all that was open.
         let may_assign = |patch: &Patch| may_retry && (!self.mode.as_reviewed || planned.as_ref() == Some(patch));
         match decision {
-            Decision::Step(Step { action: Action::Assign { patch }, from, was_ready, can_return, .. })
+            Some(Decision::Step(Step { action: Action::Assign { patch }, from, was_ready, can_return, .. }))
                 if may_assign(&patch) =>
             {
                 context.commands.push(Command::Assign(name, patch.clone()));
@@ -81,17 +81,21 @@ impl PoolRun {
                 });
             }
             // Our own patch, answered to nobody, or somebody who wanted the same.
-            Decision::Step(Step { action: Action::Await { .. }, .. })
-            | Decision::LeaveAlone(LeftAlone { why: Why::Converged, .. }) => {
+            Some(
+                Decision::Step(Step { action: Action::Await { .. }, .. })
+                | Decision::LeaveAlone(LeftAlone { why: Why::Converged, .. }),
+            ) => {
                 self.assigned(number, context);
                 // Judged as it was read, not taken as seen by the watch: that may still be at events from before.
                 self.judge_watched(number, current, context.now, context);
             }
-            Decision::LeaveAlone(LeftAlone { why: why @ (Why::Adopted { .. } | Why::Conflict { .. }), .. }) => {
+            Some(Decision::LeaveAlone(LeftAlone {
+                why: why @ (Why::Adopted { .. } | Why::Conflict { .. }), ..
+            })) => {
                 self.nodes.set(number, Phase::LeftAlone(why));
                 self.tell_changed(number, current, context);
             }
-            Decision::LeaveAlone(_) | Decision::Step(_) => {
+            Some(Decision::LeaveAlone(_) | Decision::Step(_)) | None => {
                 self.nodes.set(number, Phase::Changed { to: current.source.clone() });
                 self.tell_changed(number, current, context);
             }
@@ -151,6 +155,15 @@ impl PoolRun {
         }
         self.canaries_settled(context);
         self.start_more(context);
+    }
+
+    /// Another pool would have it now, or none: as long as it has not been assigned, it is left as it is. Once it has, it is
+    /// watched to its end, and the next run sees to the rest.
+    pub(in crate::rollout) fn moved(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        if self.mode.assign && !seen.deleting && self.nodes.in_phase(number, &Phase::Pending).is_some() {
+            self.lose(number, seen, context);
+        }
+        self.observed(number, seen, context);
     }
 
     /// The node is somebody else's now.
