@@ -698,6 +698,25 @@ fn versions_agree() {
         "the workflow uses another Rust"
     );
     assert!(read("Dockerfile").contains(&format!("FROM rust:{rust}-")), "the Dockerfile uses another Rust");
+    // What others copy: the image's tag, and the action's.
+    let mut pins = 0;
+    let mut stale = Vec::new();
+    for file in files().into_iter().filter(|file| [".md", ".yml", ".yaml"].iter().any(|end| file.ends_with(end))) {
+        for line in read(&file).lines() {
+            let pin = ["image: nodecfg:", "newTag: ", "uses: example/nodecfg@v"]
+                .iter()
+                .find_map(|before| line.split_once(before))
+                .map(|(_, pin)| pin.trim());
+            if let Some(pin) = pin {
+                pins += 1;
+                if pin != version {
+                    stale.push(format!("{file}: {pin}, and Cargo.toml has {version}"));
+                }
+            }
+        }
+    }
+    none("versions", &stale);
+    assert!(pins >= 4, "only {pins} versions are named; are they still found?");
     let changelog = read("CHANGELOG.md");
     let mut headings = changelog.lines().filter_map(|line| line.strip_prefix("## ["));
     assert!(

@@ -29,10 +29,10 @@ Exit codes:
   0  done, nothing to report
   1  diff found changes
   2  wrong usage, or an unexpected error
-  3  the repository or a file is invalid
+  3  the repository or a file is invalid, or a pool changes in a way that it does not allow
   4  the cluster refused or cannot be reached
   5  nodes failed, timed out, or were left out
-  6  another sync holds the lock
+  6  another sync holds the lock, or the lock was lost on the way
   7  the saved plan is stale or damaged";
 
 impl Termination for Exit {

@@ -90,10 +90,35 @@ impl Settings {
             }
         };
         let (traces, metrics) = (signal(&TRACES), signal(&METRICS));
+        for (names, signal) in [(&TRACES, &traces), (&METRICS, &metrics)] {
+            if signal.is_some() {
+                for problem in ignored(names, &variable) {
+                    if !problems.contains(&problem) {
+                        problems.push(problem);
+                    }
+                }
+            }
+        }
         let parent = [("traceparent", "TRACEPARENT"), ("tracestate", "TRACESTATE")];
         let parent = parent.into_iter().filter_map(|(key, name)| Some((key, variable(name)?))).collect();
         Self { traces, metrics, parent, service: variable("OTEL_SERVICE_NAME"), problems }
     }
+}
+
+/// What is asked for and not done, though the data is sent.
+fn ignored(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let set = |suffix: &str| {
+        [format!("OTEL_EXPORTER_OTLP_{}{suffix}", names.infix), format!("OTEL_EXPORTER_OTLP_{suffix}")]
+            .into_iter()
+            .find_map(|name| variable(&name).map(|value| (name, value)))
+    };
+    let certificate = set("CERTIFICATE").map(|(name, _)| {
+        format!("{name} is not supported and has no effect: name the authorities' certificates in SSL_CERT_FILE")
+    });
+    let compression = set("COMPRESSION")
+        .filter(|(_, value)| value != "none")
+        .map(|(name, value)| format!("{name}={value} is not supported: what is sent is not compressed"));
+    certificate.into_iter().chain(compression).collect()
 }
 
 fn read_signal(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Result<Option<Signal>, String> {

@@ -320,6 +320,16 @@ fn endpoints_headers_and_time_limits() {
     let shown = format!("{one:?}");
     assert!(!shown.contains("s3cret") && !shown.contains("u:p"), "{shown}");
 
+    let ignored = settings(&[
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c.example"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/ca.pem"),
+        ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "gzip"),
+    ]);
+    assert!(ignored.traces.is_some() && ignored.metrics.is_some(), "{ignored:?}");
+    assert_eq!(ignored.problems.len(), 2, "{ignored:?}");
+    assert!(ignored.problems[0].contains("SSL_CERT_FILE"), "{ignored:?}");
+    assert!(ignored.problems[1].contains("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION=gzip"), "{ignored:?}");
+
     let asked = settings(&[("OTEL_METRICS_EXPORTER", "otlp")]);
     assert_eq!(asked.metrics.unwrap().endpoint.to_string(), "http://localhost:4318/v1/metrics");
     assert_eq!(asked.traces, None);
