@@ -76,6 +76,12 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
                 "name the cluster with --kubeconfig or --context, or leave --out away",
             ));
         }
+        Some(_) if !args.cluster.is_named() && (args.allowances.take_over || args.allowances.allow_empty) => {
+            return Err(Failure::usage(
+                "--take-over and --allow-empty are about what a cluster has, and --against alone asks none",
+                "name the cluster with --kubeconfig or --context, or leave them away",
+            ));
+        }
         Some(base) if !args.cluster.is_named() => (args.offline(base, &loaded, format, verbose, terminal)?, None),
         base => args.online(base.as_ref(), &loaded, format, verbose, terminal).await?,
     };

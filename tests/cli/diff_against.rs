@@ -90,7 +90,13 @@ fn two_revisions_and_a_cluster() {
     let json: Value = serde_json::from_str(&json.out).unwrap();
     let moves = json["cluster"]["moves"].as_array().unwrap();
     assert!(moves.contains(&json!({"node": "web-1", "from": "web", "to": "edge"})), "{json}");
-    // Without the cluster being named, none is asked.
+    // Without the cluster being named, none is asked, and what is about one is refused.
+    for allowance in ["--take-over", "--allow-empty"] {
+        let alone = cluster.run(folder.path(), &format!("diff --against HEAD^1 {allowance}"));
+        assert_eq!((alone.exit, alone.out.as_str()), (2, ""), "{}", alone.shown());
+        assert!(alone.err.contains("--against alone asks none"), "{}", alone.shown());
+        assert_ne!(cluster.run(folder.path(), &format!("{with} {allowance}")).exit, 2);
+    }
     cluster.embedded().api().deny("list", "nodes");
     assert_eq!(cluster.run(folder.path(), "diff --against HEAD^1").exit, 1);
 }

@@ -132,6 +132,15 @@ fn source_text(source: Option<&ConfigSource>) -> String {
     source.map_or_else(|| "the local configuration".to_owned(), ToString::to_string)
 }
 
+fn risk_text(pool: &SavedPool) -> String {
+    match (pool.risk, pool.risk_unknown) {
+        (None, 0) => "none that is known".to_owned(),
+        (None, nodes) => format!("not known for {}", nodes_text(nodes)),
+        (Some(class), 0) => class.to_string(),
+        (Some(class), nodes) => format!("{class}, and not known for {}", nodes_text(nodes)),
+    }
+}
+
 fn nodes_text(count: usize) -> String {
     if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") }
 }
@@ -211,7 +220,8 @@ impl SavedPlan {
             ..self.clone()
         };
         for pool in &mut compared.pools {
-            (pool.risk, pool.refused) = (None, false);
+            // Less of it is no difference, and more of it has been told.
+            (pool.risk, pool.risk_unknown, pool.refused) = (None, 0, false);
         }
         compared
     }
@@ -288,14 +298,16 @@ impl SavedPlan {
             let difference = Difference::of(Code::PoolBudget, message).pool(name);
             found.push(difference.values(then.budget.to_string(), is.budget.to_string()));
         }
-        if is.risk > then.risk {
-            let text = |risk: Option<crate::kubelet::risk::Class>| risk.map_or("not known", |class| class.as_str());
-            let message =
-                format!("pool {name}: the risk of the change is {}, and was {}", text(is.risk), text(then.risk));
-            found.push(Difference::of(Code::PoolRisk, message).pool(name).values(text(then.risk), text(is.risk)));
-        }
         let was: BTreeMap<&NodeName, &SavedAssignment> = then.assignments.iter().map(|one| (&one.node, one)).collect();
         let shall: BTreeMap<&NodeName, &SavedAssignment> = is.assignments.iter().map(|one| (&one.node, one)).collect();
+        // What is not known may be anything. That a node is new is told of the node.
+        let new = shall.keys().filter(|node| !was.contains_key(*node)).count();
+        let lost = then.risk.is_some() && is.risk.is_none() && is.risk_unknown > 0;
+        if is.risk > then.risk || is.risk_unknown > then.risk_unknown + new || lost {
+            let (was, shall) = (risk_text(then), risk_text(is));
+            let message = format!("pool {name}: the risk of the change is {shall}, and was {was}");
+            found.push(Difference::of(Code::PoolRisk, message).pool(name).values(was, shall));
+        }
         for (node, was) in &was {
             let difference = match shall.get(*node) {
                 Some(shall) => same_node(was, &shall.uid, shall.from.as_ref()),

@@ -136,7 +136,9 @@ pub struct SavedPool {
     /// or it is not known.
     #[schemars(with = "Option<String>")]
     pub risk: Option<Class>,
-    /// Whether that is more than the pool allows: such a plan is shown, and never carried out.
+    /// For how many of the nodes it is not known, since what they run or shall run is not.
+    pub risk_unknown: usize,
+    /// Whether `risk` is more than the pool allows: such a plan is shown, and never carried out.
     pub refused: bool,
     /// The nodes to be pointed at the target, by name.
     pub assignments: Vec<SavedAssignment>,
@@ -273,6 +275,7 @@ impl SavedPool {
             budget: plan.budget,
             policy: SavedPolicy::of(&plan.policy),
             risk: plan.disruption.worst,
+            risk_unknown: plan.disruption.unknown,
             refused: plan.disruption.refused,
             assignments,
         }

@@ -335,14 +335,28 @@ fn a_worse_risk_is_a_difference_and_a_lesser_one_is_none() {
     let (plan, observed) = (world().plan(), world().observed);
     let fresh = world().saved();
     let now = Now { plan: &plan, observed: &observed };
-    let with = |risk| {
+    let with = |risk, unknown| {
         let mut saved = fresh.clone();
-        saved.pools[0].risk = risk;
+        (saved.pools[0].risk, saved.pools[0].risk_unknown) = (risk, unknown);
         saved
     };
-    let found = with(None).differences(&with(Some(Class::Drain)), now);
-    assert_eq!(found[0].message, "pool a: the risk of the change is drain, and was not known");
-    assert_eq!(with(Some(Class::Drain)).differences(&with(Some(Class::Restart)), now), []);
+    let (drain, restart) = (Some(Class::Drain), Some(Class::Restart));
+    for (then, is, message) in [
+        ((None, 4), (drain, 0), "is drain, and was not known for 4 nodes"),
+        ((restart, 0), (None, 4), "is not known for 4 nodes, and was restart"),
+        (
+            (restart, 1),
+            (restart, 2),
+            "is restart, and not known for 2 nodes, and was restart, and not known for 1 node",
+        ),
+        ((restart, 2), (None, 2), "is not known for 2 nodes, and was restart, and not known for 2 nodes"),
+    ] {
+        let found = with(then.0, then.1).differences(&with(is.0, is.1), now);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].message, format!("pool a: the risk of the change {message}"));
+    }
+    assert_eq!(with(drain, 0).differences(&with(restart, 0), now), []);
+    assert_eq!(with(restart, 2).differences(&with(restart, 1), now), []);
 }
 
 #[test]

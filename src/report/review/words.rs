@@ -65,9 +65,16 @@ pub(super) fn verdict(review: &Review) -> String {
         (some, 0) => format!("changes {some} of {pools}{nodes}"),
         (some, only) => format!("changes {some} of {pools}{nodes}, and only settings of {only} more"),
     };
+    let unknown = review.pools.iter().filter(|pool| pool.risk.unknown).count();
     match review.worst() {
+        Some(class) if unknown > 0 => {
+            let means = class.means();
+            text.push_str(&format!(
+                "; the worst that is known is {class}: it {means}; for {unknown} of {pools} it is not known"
+            ));
+        }
         Some(class) => text.push_str(&format!("; the worst is {class}: it {}", class.means())),
-        None if review.pools.iter().any(|pool| pool.risk.unknown) => text.push_str("; its risk is not known"),
+        None if unknown > 0 => text.push_str("; its risk is not known"),
         None => {}
     }
     text.push_str(&blocked(review));
@@ -181,8 +188,10 @@ pub(super) fn risk(pool: &PoolReview) -> Option<String> {
         let files: Vec<&str> = risk.state_files.iter().map(|file| file.as_str()).collect();
         line.push_str(&format!(", and {} removed", files.join(" and ")));
     }
-    if let Some(nodes) = nodes {
-        line.push_str(&format!("; not known for {}", count(nodes, "node")));
+    match nodes {
+        Some(nodes) => line.push_str(&format!("; not known for {}", count(nodes, "node"))),
+        None if risk.unknown => line.push_str("; partly not known"),
+        None => {}
     }
     Some(line)
 }
@@ -192,6 +201,11 @@ pub(super) fn refused(pool: &PoolReview) -> Option<String> {
     let refusal = pool.risk.refused.as_ref()?;
     let allowed = refusal.allowed;
     Some(format!("the pool allows no more than {allowed} (spec.rollout.allowDisruption)"))
+}
+
+/// What a class alone does not say of a pool, to follow it.
+pub(super) fn partly(pool: &PoolReview) -> &'static str {
+    if pool.risk.worst.is_some() && pool.risk.unknown { ", partly not known" } else { "" }
 }
 
 /// The class of one field for a column, empty where it is not known.

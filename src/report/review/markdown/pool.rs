@@ -67,10 +67,11 @@ fn left_alone(rollout: &Rollout) -> String {
 
 /// The worst class of a pool's changes, in a word or two.
 fn risk(pool: &PoolReview) -> String {
+    let partly = words::partly(pool);
     match pool.risk.worst {
-        Some(class) if pool.risk.refused.is_some() => format!("**{class}, refused**"),
-        Some(class) if class >= Class::Drain => format!("**{class}**"),
-        Some(class) => class.to_string(),
+        Some(class) if pool.risk.refused.is_some() => format!("**{class}, refused**{partly}"),
+        Some(class) if class >= Class::Drain => format!("**{class}**{partly}"),
+        Some(class) => format!("{class}{partly}"),
         None if pool.risk.unknown => "not known".to_owned(),
         None => "–".to_owned(),
     }
@@ -89,7 +90,7 @@ fn folded(review: &Review, pool: &PoolReview, brief: bool) -> String {
     let mut text = format!("<details><summary><b>{}</b>: {}", pool.name, words::headline(pool));
     if let Some(class) = pool.risk.worst {
         let refused = if pool.risk.refused.is_some() { ", refused" } else { "" };
-        text.push_str(&format!(", {class}{refused}"));
+        text.push_str(&format!(", {class}{refused}{}", words::partly(pool)));
     }
     if let Some(rollout) = &pool.rollout {
         text.push_str(&format!(", {} of {}", rollout.assign, count(rollout.nodes, "node")));
