@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,12 +42,21 @@ fn yaml(objects: &[Value]) -> String {
     objects.iter().map(of).collect::<Vec<_>>().join("---\n")
 }
 
+/// The folders of deploy/ that have roles, and what they grant.
+fn roles() -> [(&'static str, Vec<Value>); 5] {
+    [
+        ("cron", install::reconciler()),
+        ("cron-node", install::reconciler_of_nodes()),
+        ("saved-plans", install::saved_plans()),
+        ("reader", install::reader()),
+        ("reader-node", install::reader_of_nodes()),
+    ]
+}
+
 #[test]
 fn the_roles_are_those_that_nodecfg_installs() {
-    for (path, objects) in [
-        ("deploy/cron/rbac.yaml", install::reconciler()),
-        ("deploy/cron-node/rbac.yaml", install::reconciler_of_nodes()),
-    ] {
+    for (folder, objects) in roles() {
+        let path = &format!("deploy/{folder}/rbac.yaml");
         let made = format!("# Made by `UPDATE_DOCS=always cargo test --test deploy`.\n{}", yaml(&objects));
         if std::env::var_os("UPDATE_DOCS").is_some() {
             fs::write(root().join(path), &made).unwrap();
@@ -56,30 +66,59 @@ fn the_roles_are_those_that_nodecfg_installs() {
     }
 }
 
-/// What roles allow: rules with the namespace that they are for, sorted.
-fn allowed(objects: &[Value]) -> Vec<String> {
-    let of_role = |role: &Value| {
-        let namespace = role["metadata"]["namespace"].clone();
-        let rules = role["rules"].as_array().unwrap().clone();
-        rules.into_iter().map(move |rule| {
-            let part = |name: &str| rule[name].to_string();
-            let parts = ["apiGroups", "resources", "resourceNames", "verbs"].map(part);
-            format!("{namespace} {}", parts.join(" "))
-        })
+/// Folder, resource, verb.
+type Right = (String, String, String);
+
+fn granted() -> BTreeSet<Right> {
+    let texts = |value: &Value| -> Vec<String> {
+        value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     };
-    let roles = objects.iter().filter(|object| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole")));
-    let mut allowed: Vec<String> = roles.flat_map(of_role).collect();
-    allowed.sort();
-    allowed
+    let mut granted = BTreeSet::new();
+    for (folder, objects) in roles() {
+        for rule in objects.iter().filter_map(|object| object["rules"].as_array()).flatten() {
+            for resource in texts(&rule["resources"]) {
+                let rights = texts(&rule["verbs"]).into_iter().map(|verb| (folder.to_owned(), resource.clone(), verb));
+                granted.extend(rights);
+            }
+        }
+    }
+    granted
+}
+
+/// What is between backticks.
+fn quoted(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The table of docs/security.md: a resource in backticks with its verbs, the folders, why.
+fn reasoned() -> BTreeSet<Right> {
+    let page = read("docs/security.md");
+    let table = page.split("| right | granted by | why |\n").nth(1).expect("the table of rights");
+    let mut reasoned = BTreeSet::new();
+    for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        assert!(cells.len() == 3 && !cells[2].is_empty(), "{row}");
+        let (resource, verbs) = cells[0].strip_prefix('`').unwrap().split_once("` ").unwrap();
+        for folder in quoted(cells[1]) {
+            for verb in verbs.split(", ") {
+                let right = (folder.clone(), resource.to_owned(), verb.to_owned());
+                assert!(reasoned.insert(right.clone()), "twice: {right:?}");
+            }
+        }
+    }
+    reasoned
 }
 
 #[test]
-fn the_documentation_asks_for_the_same_rights() {
-    let page = read("docs/security.md");
-    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let roles: Vec<Value> =
-        blocks.filter(|block| block.contains("rbac.authorization.k8s.io")).flat_map(documents).collect();
-    assert_eq!(allowed(&roles), allowed(&install::reconciler_of_nodes()));
+fn the_documentation_has_a_reason_for_every_right() {
+    let (granted, reasoned) = (granted(), reasoned());
+    assert!(granted.len() >= 38, "{granted:?}");
+    let without_reason: Vec<&Right> = granted.difference(&reasoned).collect();
+    let without_right: Vec<&Right> = reasoned.difference(&granted).collect();
+    assert!(
+        without_reason.is_empty() && without_right.is_empty(),
+        "granted, with no reason in docs/security.md: {without_reason:?}; there, and not granted: {without_right:?}"
+    );
 }
 
 /// Reads a value as Kubernetes' own type and writes it again: what the type does not know is lost on the way.
@@ -109,10 +148,12 @@ fn cron_job() -> Value {
 
 #[test]
 fn every_field_is_one_of_kubernetes() {
-    for path in ["deploy/cron/base/cronjob.yaml", "deploy/cron/rbac.yaml"] {
+    for path in ["deploy/cron/base/cronjob.yaml"] {
         documents(&read(path)).iter().for_each(assert_known);
     }
-    documents(&read("deploy/cron-node/rbac.yaml")).iter().for_each(assert_known);
+    for (folder, _) in roles() {
+        documents(&read(&format!("deploy/{folder}/rbac.yaml"))).iter().for_each(assert_known);
+    }
     // That the check can fail.
     let mut wrong = cron_job();
     wrong["spec"]["jobTemplate"]["spec"]["backOffLimit"] = json!(0);
@@ -263,6 +304,44 @@ fn deleting_it_deletes_no_namespace() {
     }
 }
 
+#[test]
+fn kustomize_builds_the_readers() {
+    for (folder, roles) in [("reader", install::reader()), ("reader-node", install::reader_of_nodes())] {
+        let Some(objects) = built(&root().join("deploy").join(folder)) else { return };
+        assert_eq!(names(&objects), names(&roles), "{folder}");
+    }
+}
+
+/// The component over both; a folder of its own, since kustomize takes no absolute paths.
+#[test]
+fn kustomize_adds_the_right_for_saved_plans() {
+    for (cron, roles) in [("cron", install::reconciler()), ("cron-node", install::reconciler_of_nodes())] {
+        let folder = tempfile::tempdir().unwrap();
+        copy_deploy(&folder.path().join("deploy"));
+        let cluster = folder.path().join("cluster");
+        fs::create_dir(&cluster).unwrap();
+        let overlay = format!("resources: [../deploy/{cron}]\ncomponents: [../deploy/saved-plans]\n");
+        fs::write(cluster.join("kustomization.yaml"), overlay).unwrap();
+        let Some(objects) = built(&cluster) else { return };
+        for name in names(&roles).into_iter().chain(names(&install::saved_plans())) {
+            assert!(names(&objects).contains(&name), "{cron} lacks {name}");
+        }
+    }
+}
+
+/// Copies deploy/ into a new folder.
+fn copy_deploy(to: &Path) {
+    for entry in walkdir::WalkDir::new(root().join("deploy")) {
+        let entry = entry.unwrap();
+        let to = to.join(entry.path().strip_prefix(root().join("deploy")).unwrap());
+        if entry.file_type().is_dir() {
+            fs::create_dir_all(to).unwrap();
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
 /// The overlay that the documentation shows, built as it stands there.
 #[test]
 fn the_overlay_of_the_documentation_builds() {
@@ -274,15 +353,7 @@ fn the_overlay_of_the_documentation_builds() {
         .find(|block| block.contains("kind: Kustomization"))
         .expect("an overlay");
     let folder = tempfile::tempdir().unwrap();
-    for entry in walkdir::WalkDir::new(root().join("deploy")) {
-        let entry = entry.unwrap();
-        let to = folder.path().join("nodecfg/deploy").join(entry.path().strip_prefix(root().join("deploy")).unwrap());
-        if entry.file_type().is_dir() {
-            fs::create_dir_all(to).unwrap();
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
+    copy_deploy(&folder.path().join("nodecfg/deploy"));
     let cluster = folder.path().join("cluster");
     fs::create_dir(&cluster).unwrap();
     fs::write(cluster.join("kustomization.yaml"), overlay).unwrap();

@@ -1,5 +1,4 @@
-//! The permissions that docs/security.md asks for, and those that `nodecfg install` gives to agents, are enough, and nothing in
-//! them is for nothing.
+//! The permissions of deploy/, and those that `nodecfg install` gives to agents, are enough, and nothing in them is for nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -29,7 +28,7 @@ use nodecfg::sandbox::nodes;
 use nodecfg::sandbox::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 
-const TOKEN: &str = "the-readmes-user";
+const TOKEN: &str = "the-user";
 
 /// A permission: verb, resource, namespace.
 type Grant = (String, String, String);
@@ -59,16 +58,9 @@ fn rules_of(roles: impl IntoIterator<Item = Value>) -> Vec<Rule> {
     rules
 }
 
-/// The rules in the YAML block of docs/security.md.
-fn rules() -> Vec<Rule> {
-    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md")).unwrap();
-    let blocks: Vec<&str> = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    let rbac: Vec<&str> = blocks
-        .into_iter()
-        .filter(|block| block.contains("rbac.authorization.k8s.io"))
-        .flat_map(|block| block.split("---\n"))
-        .collect();
-    rules_of(rbac.into_iter().map(|document| serde_saphyr::from_str(document).unwrap()))
+/// The rules of the roles among objects.
+fn rules(objects: Vec<Value>) -> Vec<Rule> {
+    rules_of(objects.into_iter().filter(|object| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole"))))
 }
 
 fn grants(rules: &[Rule]) -> BTreeSet<Grant> {
@@ -81,8 +73,8 @@ fn grants(rules: &[Rule]) -> BTreeSet<Grant> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_readmes_roles_are_enough_and_no_more() {
-    let rules = rules();
+async fn every_right_of_the_reconciler_is_used_and_none_refused() {
+    let rules = rules([install::reconciler_of_nodes(), install::saved_plans()].concat());
     let granted = grants(&rules);
     assert!(granted.len() >= 8, "{granted:?}");
 
@@ -127,7 +119,7 @@ async fn the_readmes_roles_are_enough_and_no_more() {
         .filter(|entry| entry.status.is_some_and(|status| status == 403))
         .map(ToString::to_string)
         .collect();
-    assert!(refused.is_empty(), "the page's roles do not allow: {refused:#?}");
+    assert!(refused.is_empty(), "the roles do not allow: {refused:#?}");
     let used: BTreeSet<Grant> = entries
         .iter()
         .map(|entry| {
@@ -137,10 +129,8 @@ async fn the_readmes_roles_are_enough_and_no_more() {
         .collect();
     // A Node is read again only when somebody else changed it between plan and patch.
     let seldom = ("get".to_owned(), "nodes".to_owned(), String::new());
-    let for_saved_plans = |(verb, resource, _): &Grant| FOR_SAVED_PLANS.contains(&(verb.as_str(), resource.as_str()));
-    let unused: Vec<&Grant> =
-        granted.difference(&used).filter(|grant| **grant != seldom && !for_saved_plans(grant)).collect();
-    assert!(unused.is_empty(), "the page's roles allow more than is used: {unused:?}, used: {used:?}");
+    let unused: Vec<&Grant> = granted.difference(&used).filter(|grant| **grant != seldom).collect();
+    assert!(unused.is_empty(), "the roles allow more than is used: {unused:?}, used: {used:?}");
 
     kubelets.stop().await;
 }
@@ -241,14 +231,37 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
 /// A cluster with two nodes, and the program run against it as somebody with rules.
 struct Place {
     embedded: Embedded,
-    // Lives as long as the cluster is served.
-    _serving: Serving,
+    // Live as long as the cluster is served: to the user, and to an administrator.
+    _serving: [Serving; 2],
     home: tempfile::TempDir,
 }
 
 /// What a command is expected to end with.
 const OK: i32 = 0;
 const CHANGES: i32 = 1;
+const NOT_THERE: i32 = 5;
+
+/// A command and what it ends with.
+type Step = (&'static str, i32);
+
+/// What an administrator does in between begins with this.
+const AS_ADMIN: &str = "as-admin ";
+
+/// What a cron job does, and those who look after it.
+const CRON: &[Step] = &[("diff", CHANGES), ("sync", OK), ("verify", OK), ("diff", OK)];
+/// A pipeline that carries out what somebody approved.
+const SAVED_PLANS: &[Step] =
+    &[("diff --out plan.json", CHANGES), ("sync --plan plan.json", OK), ("verify", OK), ("diff", OK)];
+/// A pipeline that only looks, while somebody else rolls out.
+const READING: &[Step] = &[
+    ("diff --out plan.json", CHANGES),
+    // Nobody has pointed the nodes at it yet: it waits, and so watches.
+    ("verify --timeout 5s", NOT_THERE),
+    ("as-admin sync", OK),
+    ("verify", OK),
+    ("status", OK),
+    ("diff --out plan.json", OK),
+];
 
 /// What one command brought.
 #[derive(Debug)]
@@ -272,16 +285,10 @@ impl Place {
         };
         let specs = nodes::generic(2, &[PoolName::new("general").unwrap()], character.git_version()).unwrap();
         let embedded = Embedded::start(options, specs).await.unwrap();
-        let user = User::with_rules("reconciler", rules);
-        let as_user = axum::middleware::map_request(move |mut request: axum::extract::Request| {
-            request.extensions_mut().insert(user.clone());
-            std::future::ready(request)
-        });
-        let serving =
-            serve(embedded.wire().wrap(embedded.api().router().layer(as_user)), Options::default()).await.unwrap();
         let home = tempfile::tempdir().unwrap();
-        embedded.save_kubeconfig(&serving, &home.path().join("kubeconfig")).unwrap();
-        let place = Self { embedded, _serving: serving, home };
+        let user = serve_as(&embedded, User::with_rules("user", rules), &home.path().join("kubeconfig")).await;
+        let admin = serve_as(&embedded, User::admin("admin"), &home.path().join("kubeconfig-admin")).await;
+        let place = Self { embedded, _serving: [user, admin], home };
         place.wants(31);
         place
     }
@@ -298,25 +305,29 @@ impl Place {
     }
 
     async fn run(&self, command: &str, expected: i32) -> Said {
+        let (words, kubeconfig) = match command.strip_prefix(AS_ADMIN) {
+            Some(words) => (words, "kubeconfig-admin"),
+            None => (command, "kubeconfig"),
+        };
         let mut nodecfg = Command::new(env!("CARGO_BIN_EXE_nodecfg"));
-        nodecfg.env_clear().current_dir(self.home.path()).args(command.split_whitespace());
-        nodecfg.args(["--worktree", "repository", "--kubeconfig", "kubeconfig"]);
+        nodecfg.env_clear().current_dir(self.home.path()).args(words.split_whitespace());
+        nodecfg.args(["--kubeconfig", kubeconfig]);
+        if words != "status" {
+            nodecfg.args(["--worktree", "repository"]);
+        }
         let output = tokio::task::spawn_blocking(move || nodecfg.output()).await.unwrap().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         Said { command: command.to_owned(), expected, exit: output.status.code(), err }
     }
 
-    /// Everything that a cron job and those who look after it do, until something goes wrong.
-    async fn whole_life(self) -> Vec<Said> {
+    /// Everything that these commands do, until something goes wrong.
+    async fn whole_life(self, steps: &[Step]) -> Vec<Said> {
         let mut said = Vec::new();
-        for (pods, commands) in [
-            (31, [("diff", CHANGES), ("sync", OK), ("verify", OK), ("diff", OK)]),
-            // Over a ConfigMap that is there.
-            (32, [("diff", CHANGES), ("sync", OK), ("verify", OK), ("diff", OK)]),
-        ] {
+        // The second time over a ConfigMap that is there.
+        for pods in [31, 32] {
             self.wants(pods);
-            for (command, expected) in commands {
-                said.push(self.run(command, expected).await);
+            for (command, expected) in steps {
+                said.push(self.run(command, *expected).await);
                 if said.last().is_some_and(|said| said.exit != Some(said.expected)) {
                     self.embedded.stop(None).await;
                     return said;
@@ -328,14 +339,16 @@ impl Place {
     }
 }
 
-/// The rules as `deploy/cron` grants them.
-fn reconciler(character: Character) -> Vec<Rule> {
-    let objects = match character {
-        Character::V1_21 => install::reconciler_of_nodes(),
-        Character::V1_36 => install::reconciler(),
-    };
-    let roles = objects.into_iter().filter(|object| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole")));
-    rules_of(roles)
+/// Serves a cluster to one user, for a kubeconfig.
+async fn serve_as(embedded: &Embedded, user: User, kubeconfig: &Path) -> Serving {
+    let as_user = axum::middleware::map_request(move |mut request: axum::extract::Request| {
+        request.extensions_mut().insert(user.clone());
+        std::future::ready(request)
+    });
+    let router = embedded.wire().wrap(embedded.api().router().layer(as_user));
+    let serving = serve(router, Options::default()).await.unwrap();
+    embedded.save_kubeconfig(&serving, kubeconfig).unwrap();
+    serving
 }
 
 /// The rules without one verb on one resource, for each of them.
@@ -357,22 +370,19 @@ fn without_one(rules: &[Rule]) -> Vec<(String, String, Vec<Rule>)> {
     all
 }
 
-/// Rights that only commands beyond a cron job's need: they are for saved plans.
-const FOR_SAVED_PLANS: [(&str, &str); 1] = [("get", "namespaces")];
-
-async fn nothing_can_be_left_out(character: Character, at_least: usize) {
-    let rules = reconciler(character);
+async fn nothing_can_be_left_out(character: Character, objects: Vec<Value>, steps: &[Step], rights: usize) {
+    let rules = rules(objects);
     let place = Place::with(character, rules.clone()).await;
-    for said in place.whole_life().await {
+    for said in place.whole_life(steps).await {
         assert_eq!(said.exit, Some(said.expected), "{said:?}");
         assert!(!said.err.contains("warn") && !said.err.contains("WARN"), "{said:?}");
         assert!(!said.err.to_lowercase().contains("forbidden"), "{said:?}");
     }
     let every = without_one(&rules);
-    assert!(every.len() >= at_least, "{every:?}");
+    assert_eq!(every.len(), rights, "{every:?}");
     let mut unnoticed = Vec::new();
     for (verb, resource, left) in every {
-        let said = Place::with(character, left).await.whole_life().await;
+        let said = Place::with(character, left).await.whole_life(steps).await;
         // Whoever has to grant it is told what: the verb and the resource, in a message or in a warning.
         let told = said.iter().any(|said| {
             let told = said.err.contains(&verb) && said.err.contains(&resource);
@@ -380,7 +390,7 @@ async fn nothing_can_be_left_out(character: Character, at_least: usize) {
         });
         let last = said.last().unwrap();
         eprintln!("without {verb} {resource}: {} ends with {:?}: {}", last.command, last.exit, last.err.trim());
-        if !told && !FOR_SAVED_PLANS.contains(&(verb.as_str(), resource.as_str())) {
+        if !told {
             unnoticed.push(format!("{verb} {resource}: {said:#?}"));
         }
     }
@@ -388,11 +398,40 @@ async fn nothing_can_be_left_out(character: Character, at_least: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_of_the_reconciler_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(Character::V1_21, 11).await;
+async fn no_right_of_the_cron_job_is_for_nothing_where_nodes_carry_assignments() {
+    nothing_can_be_left_out(Character::V1_21, install::reconciler_of_nodes(), CRON, 11).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_of_the_reconciler_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(Character::V1_36, 15).await;
+async fn no_right_of_the_cron_job_is_for_nothing_where_node_configs_do() {
+    nothing_can_be_left_out(Character::V1_36, install::reconciler(), CRON, 15).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn saved_plans_need_one_right_more_where_nodes_carry_assignments() {
+    let objects = [install::reconciler_of_nodes(), install::saved_plans()].concat();
+    nothing_can_be_left_out(Character::V1_21, objects, SAVED_PLANS, 12).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn saved_plans_need_one_right_more_where_node_configs_do() {
+    let objects = [install::reconciler(), install::saved_plans()].concat();
+    nothing_can_be_left_out(Character::V1_36, objects, SAVED_PLANS, 16).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_right_of_a_reader_is_for_nothing_where_nodes_carry_assignments() {
+    nothing_can_be_left_out(Character::V1_21, install::reader_of_nodes(), READING, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_right_of_a_reader_is_for_nothing_where_node_configs_do() {
+    nothing_can_be_left_out(Character::V1_36, install::reader(), READING, 7).await;
+}
+
+#[test]
+fn a_reader_may_only_read() {
+    for granted in [install::reader(), install::reader_of_nodes()].map(|objects| grants(&rules(objects))) {
+        assert!(granted.iter().all(|(verb, ..)| ["get", "list", "watch"].contains(&verb.as_str())), "{granted:?}");
+    }
 }

@@ -38,6 +38,8 @@ const AGENT: &str = "nodecfg-agent";
 const AGENT_ON_HOST: &str = "nodecfg-agent-systemd";
 /// The reconciler's ServiceAccount and roles.
 const RECONCILER: &str = "nodecfg-reconciler";
+/// The ServiceAccount and roles of those who only read.
+const READER: &str = "nodecfg-reader";
 
 /// What is to be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +148,7 @@ pub fn objects(installation: &Installation) -> Vec<Value> {
     }
     objects.push(definition());
     objects.extend(rbac::reconciler(namespace));
+    objects.extend(rbac::saved_plans(namespace));
     match &installation.agent {
         None => {}
         Some(Agent::Systemd) => {
@@ -173,6 +176,26 @@ pub fn reconciler() -> Vec<Value> {
 #[must_use]
 pub fn reconciler_of_nodes() -> Vec<Value> {
     rbac::reconciler_of_nodes(NAMESPACE, "kube-system")
+}
+
+/// What a reconciler needs besides to carry out saved plans, wherever the assignments are: part of [`objects`], and what
+/// `deploy/saved-plans/rbac.yaml` is made of.
+#[must_use]
+pub fn saved_plans() -> Vec<Value> {
+    rbac::saved_plans(NAMESPACE)
+}
+
+/// A ServiceAccount and roles for `diff`, `verify` and `status`, where NodeConfigs carry the assignments: what
+/// `deploy/reader/rbac.yaml` is made of.
+#[must_use]
+pub fn reader() -> Vec<Value> {
+    rbac::reader(NAMESPACE)
+}
+
+/// The same where Nodes do: what `deploy/reader-node/rbac.yaml` is made of.
+#[must_use]
+pub fn reader_of_nodes() -> Vec<Value> {
+    rbac::reader_of_nodes(NAMESPACE, "kube-system")
 }
 
 /// The CustomResourceDefinition of NodeConfig.

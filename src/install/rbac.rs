@@ -1,8 +1,9 @@
-//! Who may do what: the fewest verbs that the reconciler and the agents get by with.
+//! Who may do what: the fewest verbs that the reconciler, those who only read, and the agents get by with. The one source of
+//! roles: `nodecfg install`, deploy/ and the tests of permissions take them from here, and docs/security.md gives the reasons.
 
 use serde_json::{Value, json};
 
-use super::{AGENT, AGENT_ON_HOST, RECONCILER, labels};
+use super::{AGENT, AGENT_ON_HOST, READER, RECONCILER, labels};
 
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
@@ -10,20 +11,19 @@ type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 /// Which cluster it is, for saved plans: the uid of this namespace, and of no other.
 const IDENTITY: Rule<'_> = ("", &["namespaces"], &["get"]);
 
-/// Knows the cluster by its namespace kube-system, reads and watches Nodes and NodeConfigs, writes what a NodeConfig wants, creates ConfigMaps, holds the lock, and tells in
+/// Reads and watches Nodes and NodeConfigs, writes what a NodeConfig wants, creates ConfigMaps, holds the lock, and tells in
 /// Events what it did. It writes no status and deletes nothing.
 pub(super) fn reconciler(namespace: &str) -> Vec<Value> {
     let in_cluster: &[Rule<'_>] = &[
         ("", &["nodes"], &["get", "list", "watch"]),
         ("nodecfg.dev", &["nodeconfigs"], &["get", "list", "watch", "create", "patch"]),
-        IDENTITY,
     ];
     reconciler_with(in_cluster, namespace, namespace)
 }
 
 /// The same where the Nodes themselves carry what is wanted. `namespace` is that of ConfigMaps and the Lease.
 pub(super) fn reconciler_of_nodes(account_namespace: &str, namespace: &str) -> Vec<Value> {
-    let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["get", "list", "watch", "patch"]), IDENTITY];
+    let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["get", "list", "watch", "patch"])];
     reconciler_with(in_cluster, account_namespace, namespace)
 }
 
@@ -38,6 +38,37 @@ fn reconciler_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: 
     objects.extend(granted(RECONCILER, "reconciler", Some(namespace), in_namespace, &subject));
     objects.extend(granted(&format!("{RECONCILER}-events"), "reconciler", Some("default"), EVENTS, &subject));
     objects
+}
+
+/// For a reconciler that carries out saved plans: it has to know the cluster. A role by itself, so that a cron job's roles and a
+/// pipeline's do not undo each other on one cluster.
+pub(super) fn saved_plans(account_namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(RECONCILER, account_namespace);
+    granted(&format!("{RECONCILER}-plans"), "reconciler", None, &[IDENTITY], &subject)
+}
+
+/// For `diff`, with a saved plan too, `verify` and `status`, and nothing that writes. `in_cluster` is what carries assignments, and
+/// `namespace` that of ConfigMaps.
+fn reader_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(READER, account_namespace);
+    let in_namespace: &[Rule<'_>] = &[("", &["configmaps"], &["get", "list"])];
+    let mut objects = vec![service_account(READER, account_namespace, "reader")];
+    objects.extend(granted(READER, "reader", None, in_cluster, &subject));
+    objects.extend(granted(READER, "reader", Some(namespace), in_namespace, &subject));
+    objects
+}
+
+/// Reads what the reconciler reads, where NodeConfigs carry the assignments.
+pub(super) fn reader(namespace: &str) -> Vec<Value> {
+    let in_cluster: &[Rule<'_>] =
+        &[("", &["nodes"], &["list", "watch"]), ("nodecfg.dev", &["nodeconfigs"], &["list", "watch"]), IDENTITY];
+    reader_with(in_cluster, namespace, namespace)
+}
+
+/// The same where the Nodes themselves do.
+pub(super) fn reader_of_nodes(account_namespace: &str, namespace: &str) -> Vec<Value> {
+    let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["list", "watch"]), IDENTITY];
+    reader_with(in_cluster, account_namespace, namespace)
 }
 
 /// Events about Nodes are in this namespace, since Nodes are in none.
