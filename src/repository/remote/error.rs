@@ -68,6 +68,14 @@ pub enum RemoteError {
         /// What was being done.
         doing: &'static str,
     },
+    /// It went on and on.
+    #[error("the server was not done after {seconds} s, while {doing}")]
+    TooSlow {
+        /// For how long.
+        seconds: u64,
+        /// What was being done.
+        doing: &'static str,
+    },
     /// There is more than nodecfg downloads.
     #[error("the repository is too large: nodecfg downloads no more than {bytes} bytes or {objects} objects")]
     TooLarge {
@@ -172,6 +180,9 @@ impl RemoteError {
             Self::Rewritten { source } => source.help().to_owned(),
             Self::Stalled { .. } => {
                 "check the network, the proxy (HTTPS_PROXY) and the server; --git-timeout waits longer".to_owned()
+            }
+            Self::TooSlow { .. } => {
+                "check the network and the server; a fetch is given ten times --git-timeout as a whole".to_owned()
             }
             Self::TooLarge { .. } => {
                 "give the configuration a repository of its own; a branch, a tag or a full commit id needs the least".to_owned()

@@ -134,6 +134,7 @@ impl<'a> Session<'a> {
             let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
             let bytes = count(transfer.received_bytes());
             self.progress.transferred(count(transfer.received_objects()), count(transfer.total_objects()), bytes);
+            self.progress.indexed(count(transfer.indexed_objects().saturating_add(transfer.indexed_deltas())));
             if bytes > MAX_DOWNLOAD || transfer.total_objects() > MAX_OBJECTS {
                 self.fail(RemoteError::TooLarge { bytes: MAX_DOWNLOAD, objects: MAX_OBJECTS });
                 return false;
