@@ -16,6 +16,8 @@ use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryE
 
 /// Without a sign of life from a server for this long, a fetch has failed.
 const TIMEOUT: &str = "60s";
+/// So many times that long is a fetch given as a whole, however lively the server is.
+const OVERALL: u32 = 10;
 /// How often a terminal shows how far a fetch is.
 const GLANCE: Duration = Duration::from_millis(200);
 const HEADING: &str = "Remote repositories";
@@ -167,6 +169,9 @@ async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Resu
     let line = terminal.interactive.then(|| FootLine::new(&terminal.foot));
     let mut last = waiting.0.extent();
     let mut quiet = Box::pin(tokio::time::sleep(timeout));
+    let overall = timeout.saturating_mul(OVERALL);
+    let mut all = Box::pin(tokio::time::sleep(overall));
+    let failed_with = |source| failed(RepositoryError::Remote { address: address.clone(), source: Box::new(source) });
     loop {
         tokio::select! {
             result = &mut receiver => {
@@ -175,13 +180,18 @@ async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Resu
             }
             () = tokio::time::sleep(GLANCE) => {}
             () = &mut quiet => {
-                let source = RemoteError::Stalled { seconds: timeout.as_secs(), doing: last.doing };
-                return Err(failed(RepositoryError::Remote { address, source: Box::new(source) }));
+                return Err(failed_with(RemoteError::Stalled { seconds: timeout.as_secs(), doing: last.doing }));
+            }
+            () = &mut all => {
+                return Err(failed_with(RemoteError::TooSlow { seconds: overall.as_secs(), doing: last.doing }));
             }
         }
         let extent = waiting.0.extent();
         // Reading is this machine's own work, and bounded by what is read.
-        if extent.ticks != last.ticks || extent.doing == READING {
+        if extent.doing == READING {
+            quiet.set(tokio::time::sleep(timeout));
+            all.set(tokio::time::sleep(overall));
+        } else if extent.got_on(&last) {
             quiet.set(tokio::time::sleep(timeout));
         }
         last = extent;
@@ -209,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_line_says_how_far_a_fetch_is() {
-        let extent = Extent { ticks: 1, received: 0, total: 0, bytes: 0, doing: "connecting" };
+        let extent = Extent { ticks: 1, received: 0, total: 0, bytes: 0, indexed: 0, doing: "connecting" };
         assert_eq!(shown("h:r", extent), "h:r: connecting");
         let extent = Extent { received: 3, total: 9, bytes: 4096, doing: "downloading", ..extent };
         assert_eq!(shown("h:r", extent), "h:r: downloading, 3 of 9 objects, 4 KiB");

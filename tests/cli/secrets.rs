@@ -50,6 +50,23 @@ fn a_change_is_shown_without_its_values() {
 }
 
 #[test]
+fn a_url_is_shown_without_its_credentials() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 2, &[]);
+    let with_url = |rest: &str| format!("{KUBELET}staticPodURL: https://{rest}\n");
+    write(&folder, &with_url("bot:s3cr3tOld@pods.example.com/a").replace("32", "40"));
+    assert_silent(&cluster.run(folder.path(), "sync"));
+    write(&folder, &with_url("bot:s3cr3tNew@pods.example.com/a?token=918273645").replace("32", "48"));
+    for command in ["diff", "diff -v", "sync --dry-run"] {
+        for format in ["text", "json", "yaml", "markdown"] {
+            let shown = cluster.run(folder.path(), &format!("{command} -o {format}"));
+            assert_silent(&shown);
+            assert!(shown.out.contains("https://(not shown)@pods.example.com/a"), "{}", shown.shown());
+        }
+    }
+}
+
+#[test]
 fn a_plan_is_another_when_only_a_secret_differs() {
     let id = |value: &str| {
         let folder = gpu();

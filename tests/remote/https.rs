@@ -90,8 +90,16 @@ fn another_host_gets_nothing() {
     std::fs::write(site.path("both.pem"), both).unwrap();
     site.set("SSL_CERT_FILE", site.path("both.pem"));
     site.set("NODECFG_GIT_TOKEN", TOKEN);
-    site.read(&server.url, None).refuses(&["redirects to another host", "localhost"]);
+    site.read(&server.url, None).refuses(&["the server redirects to localhost"]);
     assert!(elsewhere.asked().is_empty(), "{:?}", elsewhere.asked());
+}
+
+#[test]
+fn a_redirect_within_the_host_is_told_as_one() {
+    let (site, server) = served(Door::Redirect("/elsewhere".to_owned()));
+    let run = site.read(&server.url, None);
+    run.refuses(&["the server redirects", ".git at the end", "renamed"]);
+    assert!(!run.err.contains("another host"), "{run:?}");
 }
 
 #[test]

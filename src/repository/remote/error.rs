@@ -48,11 +48,11 @@ pub enum RemoteError {
         /// The credentials that were sent, by where they come from.
         with: Option<String>,
     },
-    /// The server points to another host, which gets no credentials.
-    #[error("the server redirects to another host, which nodecfg does not follow: {message}")]
+    /// The server points elsewhere, which gets no credentials.
+    #[error("the server redirects{}, which nodecfg does not follow", to.as_ref().map(|to| format!(" to {to}")).unwrap_or_default())]
     Redirected {
-        /// What libgit2 says.
-        message: String,
+        /// Where to, without credentials, as far as libgit2 says.
+        to: Option<String>,
     },
     /// The user's git configuration turns the address into one that nodecfg refuses.
     #[error("url.<base>.insteadOf in the git configuration turns this address into one that cannot be used: {source}")]
@@ -63,6 +63,14 @@ pub enum RemoteError {
     /// Nothing happened for too long.
     #[error("nothing came from the server for {seconds} s, while {doing}")]
     Stalled {
+        /// For how long.
+        seconds: u64,
+        /// What was being done.
+        doing: &'static str,
+    },
+    /// It went on and on.
+    #[error("the server was not done after {seconds} s, while {doing}")]
+    TooSlow {
         /// For how long.
         seconds: u64,
         /// What was being done.
@@ -168,10 +176,17 @@ impl RemoteError {
             Self::NoAccess { .. } => {
                 "check the address, and that the token may read the contents of this repository".to_owned()
             }
-            Self::Redirected { .. } => "name the new address, if you trust it".to_owned(),
+            Self::Redirected { .. } => {
+                "name the new address, if you trust it: some servers want .git at the end, and a repository may have been \
+                 renamed"
+                    .to_owned()
+            }
             Self::Rewritten { source } => source.help().to_owned(),
             Self::Stalled { .. } => {
                 "check the network, the proxy (HTTPS_PROXY) and the server; --git-timeout waits longer".to_owned()
+            }
+            Self::TooSlow { .. } => {
+                "check the network and the server; a fetch is given ten times --git-timeout as a whole".to_owned()
             }
             Self::TooLarge { .. } => {
                 "give the configuration a repository of its own; a branch, a tag or a full commit id needs the least".to_owned()

@@ -11,6 +11,7 @@ pub struct Progress {
     received: AtomicU64,
     total: AtomicU64,
     bytes: AtomicU64,
+    indexed: AtomicU64,
     given_up: AtomicBool,
     doing: Mutex<&'static str>,
 }
@@ -26,8 +27,19 @@ pub struct Extent {
     pub total: u64,
     /// Bytes that have arrived.
     pub bytes: u64,
+    /// Objects and deltas that this machine has worked through.
+    pub indexed: u64,
     /// What is being done, for a sentence: "connecting".
     pub doing: &'static str,
+}
+
+impl Extent {
+    /// Whether the fetch is further than it was then. A server that only says that it is still there does not count.
+    #[must_use]
+    pub fn got_on(&self, then: &Self) -> bool {
+        let arrived = self.received > then.received || self.bytes > then.bytes;
+        arrived || self.indexed > then.indexed || self.doing != then.doing
+    }
 }
 
 impl Progress {
@@ -50,6 +62,11 @@ impl Progress {
         self.tick();
     }
 
+    /// What arrived has been worked through so far.
+    pub fn indexed(&self, indexed: u64) {
+        self.indexed.store(indexed, Ordering::Relaxed);
+    }
+
     /// How far it is.
     #[must_use]
     pub fn extent(&self) -> Extent {
@@ -58,6 +75,7 @@ impl Progress {
             received: self.received.load(Ordering::Relaxed),
             total: self.total.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
+            indexed: self.indexed.load(Ordering::Relaxed),
             doing: *self.doing.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
@@ -71,5 +89,29 @@ impl Progress {
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         !self.given_up.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_of_life_alone_are_no_headway() {
+        let progress = Progress::default();
+        progress.start("connecting");
+        let before = progress.extent();
+        progress.tick();
+        assert!(!progress.extent().got_on(&before));
+        progress.transferred(0, 9, 1);
+        assert!(progress.extent().got_on(&before));
+        let before = progress.extent();
+        progress.transferred(0, 9, 1);
+        assert!(!progress.extent().got_on(&before));
+        progress.indexed(1);
+        assert!(progress.extent().got_on(&before));
+        let before = progress.extent();
+        progress.start("downloading");
+        assert!(progress.extent().got_on(&before));
     }
 }

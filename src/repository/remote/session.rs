@@ -134,6 +134,7 @@ impl<'a> Session<'a> {
             let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
             let bytes = count(transfer.received_bytes());
             self.progress.transferred(count(transfer.received_objects()), count(transfer.total_objects()), bytes);
+            self.progress.indexed(count(transfer.indexed_objects().saturating_add(transfer.indexed_deltas())));
             if bytes > MAX_DOWNLOAD || transfer.total_objects() > MAX_OBJECTS {
                 self.fail(RemoteError::TooLarge { bytes: MAX_DOWNLOAD, objects: MAX_OBJECTS });
                 return false;
@@ -206,10 +207,22 @@ impl<'a> Session<'a> {
         match error.code() {
             ErrorCode::Certificate => RemoteError::Certificate { message },
             _ if error.class() == ErrorClass::Ssl => RemoteError::Certificate { message },
-            _ if message.contains("cannot redirect from") => RemoteError::Redirected { message },
+            _ if is_redirect(&message) => RemoteError::Redirected { to: target(&message) },
             _ => RemoteError::Git { operation, message },
         }
     }
+}
+
+fn is_redirect(message: &str) -> bool {
+    ["cannot redirect from", "unexpected redirect", "too many redirects"].iter().any(|begin| message.starts_with(begin))
+}
+
+/// Where libgit2 says that the server redirects to, without credentials. It may be a path of the same host.
+fn target(message: &str) -> Option<String> {
+    let (_, to) = message.split_once("' to '")?;
+    let to = to.trim_end_matches('\'').split(['?', '#']).next().unwrap_or_default();
+    let to = to.strip_suffix("/info/refs").unwrap_or(to);
+    if to.is_empty() { None } else { Some(without_user(to)) }
 }
 
 /// HTTP's answers that say "not for you", which libgit2 puts into its message alone.
@@ -238,5 +251,25 @@ fn rewritten(address: &RemoteAddress, url: &str) -> Result<RemoteAddress, Remote
             Err(RemoteError::Rewritten { source: AddressError::Malformed { why: "it is a folder; name it as that" } })
         }
         Err(source) => Err(RemoteError::Rewritten { source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_is_told_without_credentials() {
+        for (message, expected) in [
+            (
+                "cannot redirect from 'h' to 'https://me:hunter2@e.x/a.git/info/refs?service=s'",
+                Some("https://e.x/a.git"),
+            ),
+            ("cannot redirect from '/a/info/refs' to '/a.git/info/refs'", Some("/a.git")),
+            ("cannot redirect from 'h' to ''", None),
+            ("unexpected redirect", None),
+        ] {
+            assert_eq!(target(message).as_deref(), expected, "{message}");
+        }
     }
 }
