@@ -47,6 +47,8 @@ pub struct World {
     pub always: Option<Answer>,
     /// Contents of SHA256SUMS, when not the right ones.
     pub sums: Option<String>,
+    /// The newest commit of the pull request's branch, where the API says.
+    pub head: Option<String>,
     archive: Bytes,
 }
 
@@ -159,6 +161,9 @@ async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Res
             let page: usize = query.rsplit_once("page=").and_then(|(_, page)| page.parse().ok()).unwrap_or(1);
             let all = &world.comments;
             axum::Json(all.iter().skip((page - 1) * 100).take(100).cloned().collect::<Vec<_>>()).into_response()
+        }
+        ("GET", "/repos/acme/fleet/pulls/7") if world.head.is_some() => {
+            axum::Json(json!({"number": 7, "head": {"sha": world.head}})).into_response()
         }
         ("POST", "/repos/acme/fleet/issues/7/comments") => stored(&body, |text| {
             world.comment(BOT, text);
