@@ -9,7 +9,7 @@ source "$GITHUB_ACTION_PATH/action/api.sh"
 TRIES=5
 # The longest that an answer may ask to wait, in seconds. A job that waits for an hour is worse than one that says so.
 PATIENCE=120
-# 100 comments each.
+# Up to 100 comments each.
 MAX_PAGES=100
 
 if [[ -z ${FOLDER:-} ]]; then
@@ -76,7 +76,8 @@ find_ours() {
     jq --compact-output --arg marker "$marker" --arg author "$INPUT_COMMENT_AUTHOR" \
       '.[] | select(.user.login? == $author) | select((.body // "") | startswith($marker)) | {id, html_url, body}' \
       "$FOLDER/answer" >>"$FOLDER/ours" || return 1
-    if (($(jq length "$FOLDER/answer") < 100)); then
+    # A page may have fewer comments than were asked for, and be followed by another one.
+    if (($(jq length "$FOLDER/answer") == 0)) && ! tr -d '\r' <"$FOLDER/headers" | grep -qi '^link:.*rel="next"'; then
       return
     fi
     page=$((page + 1))

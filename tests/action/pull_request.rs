@@ -301,3 +301,28 @@ fn a_run_of_an_older_push_leaves_the_comment_of_a_newer_one() {
     diff(&workspace, &github).passed();
     assert!(github.world().body(0).contains("maxPods"), "{}", github.world().body(0));
 }
+
+#[test]
+fn a_short_page_is_not_taken_for_the_last_one() {
+    if !possible() {
+        return;
+    }
+    // One that is short, and one that has nothing left.
+    for hidden in [1, 100] {
+        let github = Github::start();
+        {
+            let mut world = github.world();
+            for _ in 0..100 {
+                let id = world.comment("somebody", "words");
+                if world.hidden.len() < hidden {
+                    world.hidden.push(id);
+                }
+            }
+            world.comment(BOT, &format!("{MARKER}\nold"));
+        }
+        diff(&changed(), &github).passed();
+        let world = github.world();
+        assert_eq!(world.comments.len(), 101, "{hidden}");
+        assert!(world.body(100).contains("maxPods"), "{}", world.body(100));
+    }
+}
