@@ -105,3 +105,24 @@ fn inputs_that_workflows_use_exist() {
     }
     assert!(uses >= 4, "{uses}");
 }
+
+#[test]
+fn what_gets_a_kubeconfig_is_pinned_and_says_whose_branches_may_have_it() {
+    let mut uses = 0;
+    for (path, text) in files("examples/workflows", ".yml") {
+        let workflow: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        for job in workflow["jobs"].as_object().unwrap().values() {
+            for step in job["steps"].as_array().unwrap().iter().filter(|step| step["with"]["kubeconfig"].is_string()) {
+                uses += 1;
+                let revision = step["uses"].as_str().unwrap().split_once('@').unwrap().1;
+                assert_eq!(revision.len(), 40, "{}: {revision}", path.display());
+                assert!(step["with"]["sha256"].is_string(), "{}: {step}", path.display());
+                assert!(job["environment"].is_string(), "{}: {step}", path.display());
+                assert!(text.contains("deployment branches"), "{}", path.display());
+            }
+        }
+    }
+    assert_eq!(uses, 4);
+    let guide = fs::read_to_string(root().join("docs/ci.md")).unwrap();
+    assert!(guide.contains("Restrict the deployment branches of both environments"));
+}
