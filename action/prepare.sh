@@ -16,11 +16,19 @@ one_of() {
   fail "input $input: \"$value\" is none of: $*"
 }
 
-# only_for INPUT VALUE COMMAND: an input that another command would ignore without a word.
+# only_for INPUT VALUE COMMANDS...: an input that other commands would ignore without a word.
 only_for() {
-  if [[ -n $2 && $INPUT_COMMAND != "$3" ]]; then
-    fail "input $1 is for command: $3, and this is command: $INPUT_COMMAND"
+  local input=$1 value=$2 command
+  shift 2
+  if [[ -z $value ]]; then
+    return
   fi
+  for command in "$@"; do
+    if [[ $INPUT_COMMAND == "$command" ]]; then
+      return
+    fi
+  done
+  fail "input $input is for command: $*, and this is command: $INPUT_COMMAND"
 }
 
 one_of command "$INPUT_COMMAND" validate diff sync verify
@@ -33,6 +41,11 @@ fi
 only_for against "$INPUT_AGAINST" diff
 only_for plan-out "$INPUT_PLAN_OUT" diff
 only_for plan "$INPUT_PLAN" sync
+if [[ $KUBECONFIG_GIVEN == true ]]; then
+  only_for kubeconfig given diff sync verify
+fi
+only_for kubeconfig-path "$INPUT_KUBECONFIG_PATH" diff sync verify
+only_for context "$INPUT_CONTEXT" diff sync verify
 [[ -n $INPUT_PATH ]] || fail "input path is empty: name the folder of the configuration, or leave it out for the workspace"
 if [[ -n $INPUT_SHA256 && ! $INPUT_SHA256 =~ ^[0-9a-f]{64}$ ]]; then
   fail "input sha256: \"$INPUT_SHA256\" is no SHA-256, which is 64 digits 0-9 and a-f"

@@ -31,21 +31,18 @@ actions/checkout, or say what to compare with (input against)"
   fi
 }
 
-arguments=("$INPUT_COMMAND" "--report=json=$FOLDER/report.json")
+arguments=("$INPUT_COMMAND" "--report=json=$FOLDER/report.json" "--report=markdown=$FOLDER/report.md")
 if [[ -n $INPUT_REVISION ]]; then
   arguments+=("--rev=$INPUT_REVISION")
 fi
-if [[ $INPUT_COMMAND != validate ]]; then
-  if [[ -n $KUBECONFIG_FILE ]]; then
-    arguments+=("--kubeconfig=$KUBECONFIG_FILE")
-  fi
-  if [[ -n $INPUT_CONTEXT ]]; then
-    arguments+=("--context=$INPUT_CONTEXT")
-  fi
+if [[ -n $KUBECONFIG_FILE ]]; then
+  arguments+=("--kubeconfig=$KUBECONFIG_FILE")
+fi
+if [[ -n $INPUT_CONTEXT ]]; then
+  arguments+=("--context=$INPUT_CONTEXT")
 fi
 exec 3>&1
 case $INPUT_COMMAND in
-  validate) arguments+=("--report=markdown=$FOLDER/report.md") ;;
   diff)
     against=$INPUT_AGAINST
     if [[ -z $against && -z $INPUT_REVISION && $GITHUB_EVENT_NAME == pull_request && $INPUT_PATH != *:* ]]; then
@@ -56,7 +53,7 @@ case $INPUT_COMMAND in
     fi
     # Limited for the comment; the job summary has room for all of it.
     arguments+=(-o markdown "--max-chars=$MAX_CHARS")
-    arguments+=("--report=markdown=$FOLDER/report.md" "--report=text=$FOLDER/report.txt")
+    arguments+=("--report=text=$FOLDER/report.txt")
     exec 3>"$FOLDER/comment.md"
     if [[ -n $INPUT_PLAN_OUT ]]; then
       arguments+=("--out=$INPUT_PLAN_OUT")

@@ -16,19 +16,9 @@ messages() {
 }
 
 report="$FOLDER/summary.md"
-case $INPUT_COMMAND in
-  sync | verify)
-    if [[ -s $FOLDER/report.json ]]; then
-      jq --raw-output --slurp --arg command "$INPUT_COMMAND" --arg exit "$EXIT_CODE" \
-        --from-file "$GITHUB_ACTION_PATH/action/rollout.jq" "$FOLDER/report.json" >"$report"
-    fi
-    ;;
-  *)
-    if [[ -s $FOLDER/report.md ]]; then
-      cp "$FOLDER/report.md" "$report"
-    fi
-    ;;
-esac
+if [[ -s $FOLDER/report.md ]]; then
+  cp "$FOLDER/report.md" "$report"
+fi
 if [[ ! -s $report ]]; then
   printf '### nodecfg %s ended with exit code %s\n\n' "$INPUT_COMMAND" "$EXIT_CODE" >"$report"
   messages >>"$report"

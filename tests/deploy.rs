@@ -1,4 +1,4 @@
-//! The manifests under deploy/: their roles are those of `nodecfg install` and of the README, every field is one that
+//! The manifests under deploy/: their roles are those of `nodecfg install` and of docs/security.md, every field is one that
 //! Kubernetes knows, kustomize builds them, and the pod may do no more than it must.
 //!
 //! `UPDATE_DOCS=always cargo test --test deploy` writes the roles anew.
@@ -74,9 +74,9 @@ fn allowed(objects: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn the_readme_asks_for_the_same_rights() {
-    let readme = read("README.md");
-    let blocks = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+fn the_documentation_asks_for_the_same_rights() {
+    let page = read("docs/security.md");
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let roles: Vec<Value> =
         blocks.filter(|block| block.contains("rbac.authorization.k8s.io")).flat_map(documents).collect();
     assert_eq!(allowed(&roles), allowed(&install::reconciler_of_nodes()));

@@ -562,6 +562,14 @@ fn the_readme_lists_every_command_and_every_exit_code() {
             }
         }
     }
+    // Of each command also which of them it ends with.
+    let table = page.split_once("\n## Which command ends with which\n").map_or("", |(_, rest)| rest);
+    let rows: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next()).collect();
+    for command in subcommands().into_iter().filter(|command| command != "help") {
+        if !rows.iter().any(|row| row.split(|c: char| !c.is_alphanumeric()).any(|word| word == command)) {
+            missing.push(format!("docs/exit-codes.md: which codes {command} ends with"));
+        }
+    }
     none("not in the tables", &missing);
     assert_eq!(count, 8, "{help}");
 }
@@ -606,6 +614,46 @@ fn the_reference_has_every_field_and_every_output() {
     none("not in docs/repository.md or docs/json.md", &missing);
 }
 
+/// What links to the headings of a document are called, as GitHub makes it of them: small letters, without punctuation, with
+/// `-` for each space, and a number behind the second of the same name.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut fenced = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
+        let Some(title) = line.strip_prefix('#').filter(|_| !fenced) else { continue };
+        let Some(title) = title.trim_start_matches('#').strip_prefix(' ') else { continue };
+        // Of a link in a heading, its text.
+        let title = title.split("](").enumerate().fold(String::new(), |title, (index, part)| {
+            title + if index == 0 { part } else { part.split_once(')').map_or(part, |(_, rest)| rest) }
+        });
+        let name: String = title
+            .trim()
+            .to_lowercase()
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect();
+        let mut unique = name.clone();
+        let mut number = 0;
+        while !found.insert(unique.clone()) {
+            number += 1;
+            unique = format!("{name}-{number}");
+        }
+    }
+    found
+}
+
+#[test]
+fn links_to_headings_are_named_as_github_names_them() {
+    let text = "# `sync --plan`, and [more](x.md)\n## A\n```sh\n# no heading\n```\n### A\n#no heading\n";
+    let expected = ["sync---plan-and-more", "a", "a-1"].map(str::to_owned);
+    assert_eq!(anchors(text), expected.into());
+}
+
 #[test]
 fn links_in_the_documents_lead_somewhere() {
     let mut found = Vec::new();
@@ -613,8 +661,16 @@ fn links_in_the_documents_lead_somewhere() {
         let text = read(&document);
         let folder = Path::new(&document).parent().unwrap();
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = target.split('#').next().unwrap();
-            if !target.contains("://") && !file.is_empty() && !root().join(folder).join(file).exists() {
+            if target.contains("://") {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+            let path = if file.is_empty() { root().join(&document) } else { root().join(folder).join(file) };
+            let leads = match anchor {
+                None => path.exists(),
+                Some(anchor) => fs::read_to_string(&path).is_ok_and(|text| anchors(&text).contains(anchor)),
+            };
+            if !leads {
                 found.push(format!("{document}: {target}"));
             }
         }

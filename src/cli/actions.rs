@@ -20,14 +20,13 @@ pub(super) fn location() -> Location {
 }
 
 /// Annotates the lines of a repository in this folder that made a command fail. What cannot be written is told elsewhere too.
-pub(super) fn annotate(out: &mut dyn Write, failure: &Failure, folder: &Path) {
+pub(super) fn annotate(out: &mut dyn Write, failure: &Failure, root: &str) {
     // Of what was fetched there is no line here to annotate.
-    if !are_here() || !folder.is_dir() {
+    if !are_here() || !Path::new(root).is_dir() {
         return;
     }
     let Some((findings, snapshot)) = failure.findings() else { return };
     let files = [FileReport { findings: findings.into_iter().cloned().collect(), ..FileReport::default() }];
-    let root = folder.to_string_lossy();
-    let batch = Batch { root: &root, files: &files, findings: &[], texts: snapshot };
+    let batch = Batch { root, files: &files, findings: &[], texts: snapshot };
     let _ = annotations::write(out, &batch, &location(), false);
 }

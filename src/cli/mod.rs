@@ -5,7 +5,6 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{ExitCode, Termination as _};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -100,12 +99,12 @@ impl Command {
         }
     }
 
-    /// The folder that is read. `validate` may read several, and annotates them itself.
-    fn folder(&self) -> Option<&Path> {
+    /// The folder that files are named from. `validate` may read several, and annotates them itself.
+    fn root(&self) -> Option<String> {
         match self {
-            Self::Diff(args) => Some(&args.repository.path),
-            Self::Sync(args) => Some(&args.repository.path),
-            Self::Verify(args) => Some(&args.repository.path),
+            Self::Diff(args) => Some(args.repository.root()),
+            Self::Sync(args) => Some(args.repository.root()),
+            Self::Verify(args) => Some(args.repository.root()),
             _ => None,
         }
     }
@@ -151,14 +150,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone(), export);
     let format = cli.output.format().unwrap_or(Format::Text);
     let reports = cli.command.reports().cloned().unwrap_or_default();
-    let folder = cli.command.folder().map(Path::to_owned);
+    let root = cli.command.root();
     let span = telemetry.as_ref().map_or_else(tracing::Span::none, Telemetry::span);
     let result = span.in_scope(|| dispatch(cli, &mut terminal));
     let exit = result.unwrap_or_else(|failure| {
         terminal.record.failure = Some(failure.kind());
         reports.fail(&failure);
-        if let Some(folder) = folder {
-            actions::annotate(&mut terminal.err, &failure, &folder);
+        if let Some(root) = root {
+            actions::annotate(&mut terminal.err, &failure, &root);
         }
         failure.report(&mut terminal, format)
     });

@@ -58,8 +58,18 @@ impl RepositoryArgs {
 
     /// Reads the files of the revision.
     async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, Failure> {
-        let (revision, worktree, signers) = (self.rev.as_deref(), self.worktree, self.signers.read()?);
-        Which { repository: &self.path, revision, worktree, git: &self.git, signers }.snapshot(terminal).await
+        Which { signers: self.signers.read()?, ..self.which() }.snapshot(terminal).await
+    }
+
+    /// Which files, whoever signed them.
+    fn which(&self) -> Which<'_> {
+        let (revision, worktree) = (self.rev.as_deref(), self.worktree);
+        Which { repository: &self.path, revision, worktree, git: &self.git, signers: None }
+    }
+
+    /// The folder on this machine that files are named from; the address where there is none.
+    pub(super) fn root(&self) -> String {
+        self.which().root()
     }
 
     /// How strict nodecfg is beyond the kubelet.

@@ -17,6 +17,7 @@ use crate::names::NamespaceName;
 use crate::plan::Plan;
 use crate::report::bars::{Bars, Foot};
 use crate::report::document::Document;
+use crate::report::ending::{self, Before};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
 use crate::report::{Format, findings, outcome, progress, review as shown, summary};
@@ -37,13 +38,14 @@ pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
     }
 }
 
-/// Reports of what goes on for long are JSON lines.
+/// Reports of what goes on for long are JSON lines, or markdown once it has ended.
 pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), Failure> {
     reports.create(|output| match output {
-        Output::Json => Ok(()),
+        Output::Json | Output::Markdown => Ok(()),
         _ => Err(Failure::usage(
-            "this command reports while it runs, so that --report takes json alone: a file of JSON lines",
-            "use --report json=FILE; `nodecfg diff` also writes text, yaml and markdown",
+            "this command reports while it runs, so that --report takes json, a file of JSON lines, and markdown, which says how \
+             it ended",
+            "use --report json=FILE or --report markdown=FILE; `nodecfg diff` also writes text and yaml",
         )),
     })
 }
@@ -57,6 +59,25 @@ pub(super) enum Purpose {
     Verify,
 }
 
+impl Purpose {
+    /// The command that has it.
+    fn command(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Verify => "verify",
+        }
+    }
+}
+
+/// What a run is about.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) purpose: Purpose,
+    pub(super) scene: &'a Scene,
+    pub(super) plan: &'a Plan,
+    pub(super) review: &'a Review,
+}
+
 /// Tells a user of a run, in the format asked for.
 pub(super) struct Audience {
     listener: Arc<Mutex<Box<dyn Listener + Send>>>,
@@ -66,6 +87,8 @@ pub(super) struct Audience {
     format: Format,
     /// The other outputs that are asked for.
     reports: ReportArgs,
+    /// What those of them begin with that are written at the end.
+    before: Before,
     /// Whether anything has happened that was worth telling.
     told: bool,
     failed: Option<std::io::Error>,
@@ -75,17 +98,16 @@ pub(super) struct Audience {
 impl Audience {
     /// Shows the plan, and makes ready to show its progress.
     pub(super) fn gather(
-        plan: &Plan,
-        review: &Review,
-        purpose: Purpose,
+        subject: Subject<'_>,
         format: Format,
         reports: &ReportArgs,
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Self, Failure> {
+        let Subject { purpose, scene, plan, review } = subject;
         let start = clock::now();
         let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
-        for (_, out) in reports.writers()? {
+        for (_, out) in reports.writers()?.into_iter().filter(|(output, _)| *output == Output::Json) {
             let mut lines = JsonLines(out);
             lines.document(start, "planned", shown::document(review)?)?;
             listeners.push(Box::new(lines));
@@ -115,8 +137,8 @@ impl Audience {
         let ticks = listener.wants_ticks();
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
-        let spans = spans::Rollout::of(plan);
-        Ok(Self { listener, ticker, start, format, reports: reports.clone(), told: false, failed: None, spans })
+        let (spans, before) = (spans::Rollout::of(plan), Before::of(purpose.command(), scene, review)?);
+        Ok(Self { listener, ticker, start, format, reports: reports.clone(), before, told: false, failed: None, spans })
     }
 
     pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
@@ -143,8 +165,13 @@ impl Audience {
             message: error.to_string(),
             help: error.help(),
         });
-        let document = Document::value(outcome::ended(&execution.outcome, seconds, exit as u8, error))?;
-        self.reports.each(|_, out| JsonLines(out).document(now, "finished", document.clone()))?;
+        let document = Document::value(outcome::ended(&execution.outcome, seconds, exit as u8, error.clone()))?;
+        self.reports.each(|output, out| match output {
+            Output::Markdown => {
+                ending::write(out, &self.before, &execution.outcome, seconds, exit as u8, error.as_ref())
+            }
+            _ => JsonLines(out).document(now, "finished", document.clone()),
+        })?;
         match self.format {
             Format::Json => JsonLines(&mut terminal.out).document(now, "finished", document)?,
             _ => {
@@ -328,7 +355,10 @@ pub(super) fn open(
 ) -> Result<(), Failure> {
     if let Some(reports) = lines {
         let document = Document::value(scene.clone())?;
-        reports.each(|_, out| JsonLines(out).document(clock::now(), "started", document.clone()))?;
+        reports.each(|output, out| match output {
+            Output::Json => JsonLines(out).document(clock::now(), "started", document.clone()),
+            _ => Ok(()),
+        })?;
     }
     match format {
         Format::Json if lines.is_some() => {

@@ -12,7 +12,7 @@ use super::observe::{Allowances, Planned, plan, warn, warn_of_plan};
 use super::plan_file::{self, Fixed, Meeting, Reviewed};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
-use super::run::{self, Audience, Purpose};
+use super::run::{self, Audience, Purpose, Subject};
 use super::sandbox::SandboxArgs;
 use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, diff};
@@ -20,6 +20,7 @@ use crate::cluster::lease::{self, HeldLock, LockOptions};
 use crate::cluster::{ClusterReader, ClusterWriter};
 use crate::plan::Options;
 use crate::report::Format;
+use crate::report::progress::Scene;
 use crate::review::of_plan;
 use crate::rollout::execute::{Rollout, Stop, execute};
 use crate::rollout::machine::Mode;
@@ -100,7 +101,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = binding.bind(reader).await?;
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;
-    run::open(&run::scene(&loaded, &namespace, server), format, (!args.dry_run).then_some(&args.reports), terminal)?;
+    let scene = run::scene(&loaded, &namespace, server);
+    run::open(&scene, format, (!args.dry_run).then_some(&args.reports), terminal)?;
     let options = allowances.options(namespace, repository.gate());
     if let Some(meeting) = &meeting {
         meeting.in_time(&loaded, &reader, &options).await?;
@@ -119,8 +121,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     } else {
         let mut stop = run::stop_on_signals(terminal.foot.clone());
         let lock = run::unless_stopped(&mut stop, args.lock(&loaded, &reader, &options)).await?;
-        let result =
-            args.reconcile(&loaded, &reader, &lock, meeting.as_ref(), options, stop, format, verbose, terminal).await;
+        let result = args
+            .reconcile(&loaded, &scene, &reader, &lock, meeting.as_ref(), options, stop, format, verbose, terminal)
+            .await;
         lock.release().await;
         result?
     };
@@ -161,6 +164,7 @@ impl Args {
     async fn reconcile(
         &self,
         loaded: &Loaded,
+        scene: &Scene,
         reader: &ClusterReader,
         lock: &HeldLock,
         meeting: Option<&Meeting>,
@@ -185,7 +189,8 @@ impl Args {
             warn_of_plan(&plan, loaded, format, verbose, terminal)?;
         }
         let review = of_plan(side(&self.repository, loaded), &loaded.desired, &plan);
-        let mut audience = Audience::gather(&plan, &review, Purpose::Sync, format, &self.reports, verbose, terminal)?;
+        let subject = Subject { purpose: Purpose::Sync, scene, plan: &plan, review: &review };
+        let mut audience = Audience::gather(subject, format, &self.reports, verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &loaded.desired,

@@ -7,7 +7,7 @@ use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
-use super::run::{self, Audience, Purpose};
+use super::run::{self, Audience, Purpose, Subject};
 use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal};
 use crate::report::Format;
@@ -45,14 +45,16 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let reader = args.binding.bind(reader).await?;
     let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
-    run::open(&run::scene(&loaded, &namespace, reader.server()), format, Some(&args.reports), terminal)?;
+    let scene = run::scene(&loaded, &namespace, reader.server());
+    run::open(&scene, format, Some(&args.reports), terminal)?;
     let mut stop = run::stop_on_signals(terminal.foot.clone());
     let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);
     let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan);
-    let mut audience = Audience::gather(plan, &review, Purpose::Verify, format, &args.reports, verbose, terminal)?;
+    let subject = Subject { purpose: Purpose::Verify, scene: &scene, plan, review: &review };
+    let mut audience = Audience::gather(subject, format, &args.reports, verbose, terminal)?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,

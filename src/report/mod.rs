@@ -10,6 +10,7 @@ pub mod agent_status;
 pub mod bars;
 pub mod codes;
 pub mod document;
+pub mod ending;
 pub mod error;
 pub mod explain;
 pub mod field;

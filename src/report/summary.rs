@@ -68,19 +68,25 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         writeln!(out, "{}", trim_lines(&table.to_string()))?;
     }
     if !rest.is_empty() {
-        let mut states: BTreeMap<(u8, String), usize> = BTreeMap::new();
-        for row in &rest {
-            *states.entry((weight(&row.node.end), state(&row.node.end))).or_default() += 1;
-        }
-        let states: Vec<String> = states.iter().map(|((_, state), number)| format!("{number} {state}")).collect();
+        let states = in_numbers(rest.iter().map(|row| &row.node.end));
         let more = if shown > 0 { "more nodes" } else { "nodes" };
-        writeln!(out, "{}", quiet(format!("{} {more}: {}; -o json lists them", rest.len(), states.join(", "))))?;
+        writeln!(out, "{}", quiet(format!("{} {more}: {states}; -o json lists them", rest.len())))?;
     }
     writeln!(out)
 }
 
+/// States and how many nodes have each: `50 not started, 900 converged`.
+pub(super) fn in_numbers<'a>(ends: impl Iterator<Item = &'a End>) -> String {
+    let mut states: BTreeMap<(u8, String), usize> = BTreeMap::new();
+    for end in ends {
+        *states.entry((weight(end), state(end))).or_default() += 1;
+    }
+    let states: Vec<String> = states.iter().map(|((_, state), number)| format!("{number} {state}")).collect();
+    states.join(", ")
+}
+
 /// What is shown first where not everything is: what went wrong, then what is left to do, then the rest.
-fn weight(end: &End) -> u8 {
+pub(super) fn weight(end: &End) -> u8 {
     match end {
         End::Failed { .. } | End::Refused { .. } => 0,
         End::Changed { .. } => 1,
@@ -134,16 +140,7 @@ pub fn state(end: &End) -> String {
 fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let mut groups: BTreeMap<(u8, &str, String), Vec<&NodeOutcome>> = BTreeMap::new();
     for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
-        let (label, text) = match &node.end {
-            End::Failed { failure: Failure::TimedOut { waiting }, .. } => ("timed out", waiting.to_string()),
-            End::Failed { failure: Failure::Refused { error }, .. } => ("failed", error.clone()),
-            End::Refused { error } => ("refused", error.clone()),
-            End::LeftAlone { why } if why.is_blocked() => ("blocked", why.to_string()),
-            End::Changed { to } => {
-                ("changed", format!("somebody else points it at {} now; it was left so", source::full(to.as_ref())))
-            }
-            _ => continue,
-        };
+        let Some((label, text)) = words(&node.end) else { continue };
         groups.entry((weight(&node.end), label, text)).or_default().push(node);
     }
     for ((weight, label, text), nodes) in groups {
@@ -163,8 +160,35 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
     Ok(())
 }
 
+/// What kind of end it is that somebody has to look at, and the words for it: the node's own, or the API server's.
+pub(super) fn words(end: &End) -> Option<(&'static str, String)> {
+    Some(match end {
+        End::Failed { failure: Failure::TimedOut { waiting }, .. } => ("timed out", waiting.to_string()),
+        End::Failed { failure: Failure::Refused { error }, .. } => ("failed", error.clone()),
+        End::Refused { error } => ("refused", error.clone()),
+        End::LeftAlone { why } if why.is_blocked() => ("blocked", why.to_string()),
+        End::Changed { to } => {
+            ("changed", format!("somebody else points it at {} now; it was left so", source::full(to.as_ref())))
+        }
+        _ => return None,
+    })
+}
+
 /// Says why pools stopped, and once for each kind of reason how to go on.
 fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let stops = stops(outcome);
+    for (pools, reason) in &stops {
+        let label = if pools.len() == 1 { "pool" } else { "pools" };
+        writeln!(out, "{} {label} {}: {reason}", bad("stopped:"), names(pools.iter().map(|pool| pool.as_str()), 8))?;
+    }
+    for way in ways_on(&stops) {
+        writeln!(out, "{} {way}", warning("next:"))?;
+    }
+    if stops.is_empty() { Ok(()) } else { writeln!(out) }
+}
+
+/// Why pools stopped, each reason once with the pools that have it.
+pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
     let mut stops: Vec<(Vec<&PoolName>, &StopReason)> = Vec::new();
     for (pool, ended) in &outcome.pools {
         let Some(reason) = &ended.stopped else { continue };
@@ -173,23 +197,36 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
             None => stops.push((vec![pool], reason)),
         }
     }
-    for (pools, reason) in &stops {
-        let label = if pools.len() == 1 { "pool" } else { "pools" };
-        writeln!(out, "{} {label} {}: {reason}", bad("stopped:"), names(pools.iter().map(|pool| pool.as_str()), 8))?;
-    }
-    let mut told: Vec<&str> = Vec::new();
+    stops
+}
+
+/// How to go on after these stops, each way once.
+pub(super) fn ways_on(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<&'static str> {
+    let mut ways = Vec::new();
     for way in stops.iter().filter_map(|(_, reason)| explain::way_on(reason)) {
-        if !told.contains(&way) {
-            writeln!(out, "{} {way}", warning("next:"))?;
-            told.push(way);
+        if !ways.contains(&way) {
+            ways.push(way);
         }
     }
-    if stops.is_empty() { Ok(()) } else { writeln!(out) }
+    ways
 }
 
 /// The last line: the outcome in numbers, and how long it took.
 #[must_use]
 pub fn totals(outcome: &Outcome, seconds: f64) -> String {
+    let took = duration(seconds);
+    let verdict = if outcome.is_complete() {
+        format!("{} in {took}.", good("Done"))
+    } else {
+        format!("{} after {took}.", bad("Not done"))
+    };
+    let nodes = heading(count(outcome.count(|_| true), "node"));
+    let parts = parts(outcome);
+    if parts.is_empty() { format!("{verdict} {nodes}.") } else { format!("{verdict} {nodes}: {}.", parts.join(", ")) }
+}
+
+/// How many nodes ended in each way: `2 converged`, `1 failed`.
+pub(super) fn parts(outcome: &Outcome) -> Vec<String> {
     let mut parts = Vec::new();
     let mut add = |number: usize, what: &str| {
         if number > 0 {
@@ -208,14 +245,7 @@ pub fn totals(outcome: &Outcome, seconds: f64) -> String {
         "skipped",
     );
     add(outcome.count(|end| matches!(end, End::Gone)), "gone");
-    let took = duration(seconds);
-    let verdict = if outcome.is_complete() {
-        format!("{} in {took}.", good("Done"))
-    } else {
-        format!("{} after {took}.", bad("Not done"))
-    };
-    let nodes = heading(count(outcome.count(|_| true), "node"));
-    if parts.is_empty() { format!("{verdict} {nodes}.") } else { format!("{verdict} {nodes}: {}.", parts.join(", ")) }
+    parts
 }
 
 /// What there is to explain about how a node ended.

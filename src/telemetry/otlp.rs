@@ -37,6 +37,9 @@ use super::metrics::{ALL, Sample};
 use super::settings::{Settings, Signal};
 use super::spans::TARGET;
 
+/// What tells how the sending of one kind of data went.
+type Sent = mpsc::Receiver<Result<(), String>>;
+
 /// How many spans are kept. A rollout has one for each node, and Kubernetes is said to bear 5,000 nodes.
 const SPANS: usize = 100_000;
 /// How many spans are sent at a time.
@@ -118,7 +121,7 @@ impl Export {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| vec![format!("telemetry could not be sent: {error}")])?;
         let Self { settings, resource, spans, tracer } = self;
-        let mut awaited: Vec<(&str, &Signal, mpsc::Receiver<Result<(), String>>)> = Vec::new();
+        let mut awaited: Vec<(&str, &Signal, Sent)> = Vec::new();
         if let Some(signal) = &settings.traces {
             let (spans, resource, handle, to) =
                 (spans.take(), resource.clone(), runtime.handle().clone(), signal.clone());

@@ -110,8 +110,14 @@ fn nodes_that_fail_are_named_in_the_summary() {
         .with("kubeconfig-path", cluster.path().to_str().unwrap());
     let outcome = job.run();
     outcome.failed_in("Pass or fail", "exit code 5");
-    assert!(outcome.summary.contains("not every node is where it should be"), "{}", outcome.summary);
-    assert!(outcome.summary.contains("| <code>gpu-1</code> | <code>gpu</code> |"), "{}", outcome.summary);
+    let summary = &outcome.summary;
+    assert!(summary.starts_with("### nodecfg sync: not done after "), "{summary}");
+    assert!(summary.contains("| `gpu-1` | `gpu` | `local` | "), "{summary}");
+    // Why the pool stopped, the way on, and what the failure means.
+    for said in ["- **stopped:** pool `gpu`: ", "- **next:** ", "- meaning: ", "- look at: ", "exit code 5"] {
+        assert!(summary.contains(said), "{said}: {summary}");
+    }
+    assert!(summary.contains("<summary>What was to be done</summary>"), "{summary}");
     assert!(cluster.path().exists(), "what was there before stays");
 }
 

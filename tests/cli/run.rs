@@ -63,6 +63,23 @@ fn a_node_that_never_answers_is_rolled_back() {
 }
 
 #[test]
+fn a_page_says_how_it_ended() {
+    let pool = POOL.replace("2m", "2s");
+    let files = [("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", KUBELET)];
+    let (folder, pages) = (Folder::committed(&files), Folder::with(&[]));
+    let cluster = Cluster::start(&["gpu"], 2, &["gpu-1=deaf"]);
+    let page = pages.path().join("page.md");
+    let report = format!("--report markdown={}", page.display());
+    assert_eq!(cluster.run(folder.path(), &format!("sync {report}")).exit, 5);
+    shows!("sync-timed-out-markdown", std::fs::read_to_string(&page).unwrap());
+    assert_eq!(cluster.run(folder.path(), &format!("verify --timeout 1s {report}")).exit, 5);
+    let verified = std::fs::read_to_string(&page).unwrap();
+    assert!(verified.starts_with("### nodecfg verify: not done after "), "{verified}");
+    // What cannot be written is refused before anything is done.
+    assert_eq!(cluster.run(folder.path(), "sync --report text=page.txt").exit, 2);
+}
+
+#[test]
 fn a_reader_that_goes_away_neither_stops_a_rollout_nor_hides_how_it_ended() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 2, &["gpu-2=validate-error"]);

@@ -128,6 +128,14 @@ fn pipelines_get_their_forms() {
     let name = folder.path().file_name().unwrap().to_str().unwrap();
     shows!("validate-annotations", annotated.err.replace(name, "[folder]"));
     assert_eq!(run(folder.path(), "validate refused.yaml nowhere.yaml").err, "");
+    // The folder within the repository is part of the path, whichever command reads it.
+    let nested = Folder::with(&[("fleets/eu/nodecfg.yaml", FLEET), ("fleets/eu/pools/gpu/kubelet.yaml", "maxPods: [")]);
+    for command in ["validate", "diff", "sync", "verify"] {
+        let actions = [("GITHUB_ACTIONS", "true"), ("GITHUB_WORKSPACE", nested.path().to_str().unwrap())];
+        let annotated = run_with(nested.path(), &format!("{command} --path fleets/eu --worktree"), "", &actions);
+        let place = "::error file=fleets/eu/pools/gpu/kubelet.yaml,line=";
+        assert!(annotated.err.lines().any(|line| line.starts_with(place)), "{command}: {}", annotated.err);
+    }
     // In a repository that is not the current folder, paths begin at the current one all the same.
     let fleet = gpu();
     fleet.write("below/pools/a/kubelet.yaml", "maxPods: [");

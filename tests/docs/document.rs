@@ -33,6 +33,8 @@ pub enum Wish {
     File(String),
     /// The text is what the commands before it have written.
     Output,
+    /// It goes on from a block that needs this program.
+    Needs(String),
 }
 
 /// What the scratch folder is.
@@ -112,6 +114,7 @@ impl Wish {
             ("cluster", "none") => Self::Cluster(Cluster::None),
             ("file", path) if !path.is_empty() => Self::File(path.to_owned()),
             ("output", "") => Self::Output,
+            ("needs", tool) if crate::OPTIONAL.contains(&tool) => Self::Needs(tool.to_owned()),
             _ => panic!("{place}: the test does not know {text:?}; tests/docs/main.rs lists what it knows"),
         }
     }

@@ -8,9 +8,10 @@
 //!   With `setting clone` it is a clone of this project instead, with `target/release/nodecfg` in its place.
 //! - `KUBECONFIG` names a served sandbox cluster with four nodes for each pool of examples/repo-layout. Nothing has been rolled
 //!   out to it. It is one of today, with agents, unless `cluster 1.21` or `cluster none` says otherwise.
-//! - On `PATH` are `nodecfg`, the stand-ins below, and whatever the machine has. A document is read no further than to the
-//!   first block that needs kubectl or another of [`OPTIONAL`] where that is not installed; this is said.
-//! - `HOME` is an empty folder but for a `.gitconfig` with a name and an address.
+//! - On `PATH` are `nodecfg`, the stand-ins below, and whatever the machine has. A block that names kubectl or another
+//!   of [`OPTIONAL`] is not run where that is not installed, nor is one that goes on from it (`needs`); this is said.
+//! - `HOME` is an empty folder but for a `.gitconfig` with a name and an address; and with the addresses of
+//!   git.example.com that documents name, which lead to repositories beside the folder ([`scratch`]).
 //!
 //! What else a block needs is said in a comment right before its fence, which readers do not see:
 //!
@@ -20,13 +21,15 @@
 //! | `<!-- test: background until FILE -->` | a command that runs on, in a terminal of its own: what follows begins when FILE is there, and at the end of the document it gets SIGTERM |
 //! | `<!-- test: setting clone -->`, `<!-- test: setting repository -->` | a fresh scratch folder and cluster from here on |
 //! | `<!-- test: cluster 1.21 -->`, `cluster 1.36`, `cluster none` | the same with another cluster |
+//! | `<!-- test: needs kubectl -->` | the block goes on from one that needs this program, and is not run without it either |
 //! | `<!-- test: file PATH -->` | before a block of any language: its text is written to this file of the scratch folder |
 //! | `<!-- test: output -->` | before a block of any language but `sh`: each of its lines was written by the `sh` block before it. A line `…` stands for any lines, `…` within a line for any text; durations and the ids of plans are not compared |
 //!
 //! Several go into one comment with `;` between them. There is no comment that leaves a block out: what no shell would run
 //! goes into a `text` block, and what a test machine must not do, or cannot, has a stand-in in [`stand_ins::TABLE`].
 //!
-//! `DOCS=docs/plans.md cargo test --test docs` runs the documents whose path contains that.
+//! `DOCS=docs/plans.md cargo test --test docs` runs the documents whose path contains that, and `WITHOUT=kubectl,jq` runs them as
+//! where these are not installed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 
@@ -38,7 +41,7 @@ mod stand_ins;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use document::Document;
+use document::{Document, Wish};
 use session::Session;
 
 /// Programs that a machine for tests need not have. Everything else that the documents call is there or is missed.
@@ -105,6 +108,17 @@ fn no_block_is_run_by_nothing() {
         found.extend(document.blocks.iter().filter_map(|block| {
             let disguised = ["bash", "shell", "console", "zsh", "shell-session"].contains(&block.language.as_str());
             disguised.then(|| format!("{}:{}: a block to run is called sh", document.file, block.line))
+        }));
+        // Nor as a text, unless it is one that is compared with what was written.
+        found.extend(document.blocks.iter().filter_map(|block| {
+            let commands = ["nodecfg", "kubectl", "git", "curl", "ssh-keyscan", "ssh-keygen", "cargo", "docker"];
+            let is_command = |line: &str| {
+                let line = line.trim_start().trim_start_matches("$ ");
+                line.split_whitespace().next().is_some_and(|word| commands.contains(&word))
+            };
+            let text = ["", "text", "txt"].contains(&block.language.as_str()) && !block.wishes.contains(&Wish::Output);
+            let line = block.text.lines().position(is_command).filter(|_| text)?;
+            Some(format!("{}:{}: a command is run, in a block called sh", document.file, block.line + 1 + line))
         }));
     }
     assert!(found.is_empty(), "{}", found.join("\n"));

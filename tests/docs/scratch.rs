@@ -1,5 +1,6 @@
 //! What a document begins with: its folder, its home, its cluster and its `PATH`.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
@@ -12,6 +13,19 @@ use crate::{root, stand_ins};
 
 /// The built program.
 const NODECFG: &str = env!("CARGO_BIN_EXE_nodecfg");
+
+/// Repositories beside the folder, and the addresses that git is told to reach them by (`url.<base>.insteadOf`).
+const SERVERS: &[(&str, &[&str])] = &[
+    (
+        "origin.git",
+        &[
+            "https://git.example.com/platform/fleet.git",
+            "git@git.example.com:platform/fleet.git",
+            "file:///srv/git/fleet.git",
+        ],
+    ),
+    ("infrastructure.git", &["ssh://git@git.example.com:2222/platform/infrastructure.git"]),
+];
 
 /// A folder to run blocks in. Everything in it ends with it.
 pub struct Scratch {
@@ -34,8 +48,7 @@ impl Scratch {
         for folder in ["home", "bin", "tmp"] {
             fs::create_dir(scratch.place(folder)).unwrap();
         }
-        let gitconfig = "[user]\n  name = A. Reader\n  email = reader@example.com\n[init]\n  defaultBranch = main\n";
-        fs::write(scratch.place("home/.gitconfig"), gitconfig).unwrap();
+        fs::write(scratch.place("home/.gitconfig"), scratch.gitconfig()).unwrap();
         symlink(NODECFG, scratch.place("bin/nodecfg")).unwrap();
         stand_ins::write(&scratch.place("bin"));
         match setting {
@@ -58,6 +71,19 @@ impl Scratch {
         self.place("work")
     }
 
+    /// With the addresses of git servers that documents name, which lead to repositories here.
+    fn gitconfig(&self) -> String {
+        let mut text =
+            "[user]\n  name = A. Reader\n  email = reader@example.com\n[init]\n  defaultBranch = main\n".to_owned();
+        for (repository, addresses) in SERVERS {
+            let _ = writeln!(text, "[url \"file://{}\"]", self.place(repository).display());
+            for address in *addresses {
+                let _ = writeln!(text, "  insteadOf = {address}");
+            }
+        }
+        text
+    }
+
     fn repository(&self) {
         let folder = self.folder();
         copy(&root().join("examples/repo-layout"), &folder, &|_| true);
@@ -76,6 +102,16 @@ impl Scratch {
         self.git(&["init", "--quiet", "--bare", origin]);
         self.git(&["remote", "add", "origin", origin]);
         self.git(&["push", "--quiet", "--tags", "--set-upstream", "origin", "main"]);
+        // Another has the same in a folder.
+        let beside = self.place("beside");
+        copy(&folder, &beside.join("clusters/prod"), &|path| path != Path::new(".git"));
+        let infrastructure = self.place("infrastructure.git");
+        let (beside, infrastructure) = (beside.to_str().unwrap(), infrastructure.to_str().unwrap());
+        self.git(&["init", "--quiet", "--bare", infrastructure]);
+        self.git(&["init", "--quiet", beside]);
+        self.git(&["-C", beside, "add", "--all"]);
+        self.git(&["-C", beside, "commit", "--quiet", "--message", "All that there is"]);
+        self.git(&["-C", beside, "push", "--quiet", infrastructure, "main"]);
     }
 
     fn clone_of_the_project(&self) {

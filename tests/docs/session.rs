@@ -24,6 +24,8 @@ pub struct Session<'a> {
     background: Vec<Child>,
     /// What the last block wrote, to both streams.
     written: String,
+    /// The last block of commands was not run.
+    skipped: bool,
 }
 
 impl Drop for Session<'_> {
@@ -43,16 +45,21 @@ impl<'a> Session<'a> {
             scratch: None,
             background: Vec::new(),
             written: String::new(),
+            skipped: false,
         };
         let begin = Instant::now();
         let mut blocks = 0;
         for block in &document.blocks {
+            session.prepare(block);
+            let is_output = block.wishes.contains(&Wish::Output);
             if let Some(tool) = missing(block) {
-                eprintln!("{}:{}: from here on not run, since {tool} is not installed", document.file, block.line);
-                return Ok(());
+                eprintln!("{}:{}: not run, since {tool} is not installed", document.file, block.line);
+                session.skipped = true;
+            } else if !(is_output && session.skipped) {
+                session.block(block)?;
+                blocks += usize::from(block.is_shell());
+                session.skipped &= !block.is_shell();
             }
-            session.block(block)?;
-            blocks += usize::from(block.is_shell());
         }
         if blocks > 0 {
             eprintln!("{}: {blocks} blocks in {:.1} s", document.file, begin.elapsed().as_secs_f64());
@@ -60,7 +67,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn block(&mut self, block: &Block) -> Result<(), String> {
+    /// What a block changes for those after it, even where it is not run.
+    fn prepare(&mut self, block: &Block) {
         for wish in &block.wishes {
             match wish {
                 Wish::Setting(setting) => (self.setting, self.cluster) = (*setting, Cluster::Like("1.36")),
@@ -69,6 +77,9 @@ impl<'a> Session<'a> {
             }
             self.close();
         }
+    }
+
+    fn block(&mut self, block: &Block) -> Result<(), String> {
         for wish in &block.wishes {
             match wish {
                 Wish::File(path) => self.file(path, &block.text),
@@ -235,16 +246,20 @@ fn steady(line: &str) -> String {
     })
 }
 
-/// A program that a block needs and this machine does not have.
+/// A program that a block needs, or one that it goes on from, and this machine does not have or shall do without.
 fn missing(block: &Block) -> Option<&'static str> {
     if !block.is_shell() {
         return None;
     }
     let words =
         |tool: &str| block.text.split(|c: char| !(c.is_alphanumeric() || "-_./".contains(c))).any(|w| w == tool);
-    let there =
-        |tool: &str| std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|path| path.join(tool).is_file());
-    OPTIONAL.iter().copied().find(|tool| words(tool) && !there(tool))
+    let without = std::env::var("WITHOUT").unwrap_or_default();
+    let there = |tool: &str| {
+        without.split(',').all(|other| other != tool)
+            && std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|path| path.join(tool).is_file())
+    };
+    let needs = |tool: &str| words(tool) || block.wishes.contains(&Wish::Needs(tool.to_owned()));
+    OPTIONAL.iter().copied().find(|tool| needs(tool) && !there(tool))
 }
 
 /// Waits until a file is there and has something in it.

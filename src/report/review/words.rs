@@ -40,7 +40,7 @@ pub(super) fn side(side: &Side) -> String {
 }
 
 /// A text cut after so many characters, which shows that it was.
-pub(super) fn clipped(text: &str, most: usize) -> String {
+pub(in crate::report) fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }

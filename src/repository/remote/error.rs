@@ -1,26 +1,31 @@
 //! Why a repository on a git server cannot be read. No message holds a secret.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use super::known_hosts::Verdict;
+
+/// A server's SSH key that is not trusted.
+#[derive(Debug)]
+pub struct HostKey {
+    /// The host as known_hosts files name it.
+    pub host: String,
+    /// The type of the key: `ssh-ed25519`.
+    pub kind: String,
+    /// `SHA256:…`
+    pub fingerprint: String,
+    /// What the files say.
+    pub verdict: Verdict,
+    /// The files that were looked at.
+    pub files: Vec<String>,
+}
 
 /// What kept a remote repository from being read.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The server's SSH key is not the one that known_hosts has.
-    #[error("{}", host_key(host, kind, fingerprint, verdict))]
-    HostKey {
-        /// The host as known_hosts files name it.
-        host: String,
-        /// The type of the key: `ssh-ed25519`.
-        kind: String,
-        /// `SHA256:…`
-        fingerprint: String,
-        /// What the files say.
-        verdict: Verdict,
-        /// The files that were looked at.
-        files: Vec<String>,
-    },
+    #[error("{0}")]
+    HostKey(Box<HostKey>),
     /// The server's certificate could not be verified.
     #[error("the server's certificate cannot be verified: {message}")]
     Certificate {
@@ -113,18 +118,21 @@ fn sent_with(with: Option<&String>) -> String {
     with.map_or_else(|| "without credentials".to_owned(), |with| format!("with {with}"))
 }
 
-fn host_key(host: &str, kind: &str, fingerprint: &str, verdict: &Verdict) -> String {
-    let key = format!("the SSH key of {host} ({kind} {fingerprint})");
-    match verdict {
-        Verdict::Known => format!("{key} is known"),
-        Verdict::Revoked { place } => format!("{key} is revoked by {place}"),
-        Verdict::Changed { place } => format!("{key} is not the one of {place}: somebody may stand between"),
-        Verdict::Unknown { authority: true, .. } => {
-            format!("{key} is not known: there is only a @cert-authority, which nodecfg does not support")
-        }
-        Verdict::Unknown { listed, .. } if listed.is_empty() => format!("{key} is not known"),
-        Verdict::Unknown { listed, .. } => {
-            format!("{key} is not known: known_hosts has only its {} key", listed.join(" and "))
+impl fmt::Display for HostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, kind, fingerprint, verdict, .. } = self;
+        write!(f, "the SSH key of {host} ({kind} {fingerprint})")?;
+        match verdict {
+            Verdict::Known => write!(f, " is known"),
+            Verdict::Revoked { place } => write!(f, " is revoked by {place}"),
+            Verdict::Changed { place } => write!(f, " is not the one of {place}: somebody may stand between"),
+            Verdict::Unknown { authority: true, .. } => {
+                write!(f, " is not known: there is only a @cert-authority, which nodecfg does not support")
+            }
+            Verdict::Unknown { listed, .. } if listed.is_empty() => write!(f, " is not known"),
+            Verdict::Unknown { listed, .. } => {
+                write!(f, " is not known: known_hosts has only its {} key", listed.join(" and "))
+            }
         }
     }
 }
@@ -134,17 +142,7 @@ impl RemoteError {
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::HostKey { verdict: Verdict::Changed { .. } | Verdict::Revoked { .. }, .. } => {
-                "find out from whoever runs the server whether its key was replaced, and compare the fingerprint; only then \
-                 replace the line"
-                    .to_owned()
-            }
-            Self::HostKey { host, files, .. } => format!(
-                "compare the fingerprint with the one that the server's operator publishes, then add the key: ssh-keyscan \
-                 {} >> {}",
-                keyscan(host),
-                files.first().map_or("~/.ssh/known_hosts", String::as_str)
-            ),
+            Self::HostKey(key) => key.help(),
             Self::Certificate { .. } => {
                 "if the server's certificate is of a private authority, name its certificates in SSL_CERT_FILE; in an image \
                  without certificates, add ca-certificates"
@@ -175,6 +173,25 @@ impl RemoteError {
             Self::Cache { .. } => "name a folder of your own that can be written to with --git-cache".to_owned(),
             Self::NoCache => "name a folder with --git-cache or NODECFG_CACHE_DIR".to_owned(),
             Self::Git { .. } => "check the address, the network and the server; -vv logs what was done".to_owned(),
+        }
+    }
+}
+
+impl HostKey {
+    /// The way out.
+    fn help(&self) -> String {
+        match &self.verdict {
+            Verdict::Changed { .. } | Verdict::Revoked { .. } => {
+                "find out from whoever runs the server whether its key was replaced, and compare the fingerprint; only then \
+                 replace the line"
+                    .to_owned()
+            }
+            Verdict::Known | Verdict::Unknown { .. } => format!(
+                "compare the fingerprint with the one that the server's operator publishes, then add the key: ssh-keyscan \
+                 {} >> {}",
+                keyscan(&self.host),
+                self.files.first().map_or("~/.ssh/known_hosts", String::as_str)
+            ),
         }
     }
 }

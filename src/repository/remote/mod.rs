@@ -26,7 +26,7 @@ mod wanted;
 
 pub use cache::MAX_CACHE;
 pub use credentials::{Environment, Secret};
-pub use error::RemoteError;
+pub use error::{HostKey, RemoteError};
 pub use known_hosts::Verdict;
 pub use progress::{Extent, Progress};
 
@@ -142,7 +142,7 @@ impl Reading<'_> {
         let path = shelf.history();
         if lock.is_some() && path.exists() {
             remove_leftovers(&path);
-            match self.from_history(&path, want) {
+            match self.read_history(&path, want) {
                 Ok(snapshot) if is_whole(&snapshot) => return Ok(snapshot),
                 Err(error) if !is_damage(&error) || !self.progress.is_awaited() => return Err(error),
                 _ => {
@@ -154,7 +154,7 @@ impl Reading<'_> {
         // Where another run is at it, this one makes its own rather than wait.
         let draft = Draft { path: shelf.draft().map_err(|error| self.failed(error))? };
         self.init(&draft.path).map_err(|error| self.failed(error))?;
-        let snapshot = self.from_history(&draft.path, want)?;
+        let snapshot = self.read_history(&draft.path, want)?;
         if lock.is_some() {
             shelf.keep_history(&draft.path).map_err(|error| self.failed(error))?;
         }
@@ -162,7 +162,7 @@ impl Reading<'_> {
     }
 
     /// Brings a repository with the whole history up to date and reads the revision from it.
-    fn from_history(&self, path: &Path, want: &Wanted) -> Result<Snapshot, RepositoryError> {
+    fn read_history(&self, path: &Path, want: &Wanted) -> Result<Snapshot, RepositoryError> {
         let repository = Repository::open_bare(path).map_err(|error| self.failed(broken(&error)))?;
         let (session, mut remote) = self.session(&repository).map_err(|error| self.failed(error))?;
         let (mut connection, listed) = session.connect(&mut remote).map_err(|error| self.failed(error))?;

@@ -14,7 +14,7 @@ use super::super::address::{Address, AddressError, RemoteAddress, Scheme};
 use super::credentials::{Environment, Offers, without_user};
 use super::known_hosts::{self, KnownHosts, Verdict};
 use super::wanted::Listed;
-use super::{MAX_DOWNLOAD, MAX_OBJECTS, Progress, RemoteError};
+use super::{HostKey, MAX_DOWNLOAD, MAX_OBJECTS, Progress, RemoteError};
 
 /// Where the machine keeps the keys of hosts.
 const SYSTEM_KNOWN_HOSTS: &str = "/etc/ssh/ssh_known_hosts";
@@ -160,13 +160,13 @@ impl<'a> Session<'a> {
         if verdict == Verdict::Known {
             return Ok(CertificateCheckStatus::CertificateOk);
         }
-        self.fail(RemoteError::HostKey {
+        self.fail(RemoteError::HostKey(Box::new(HostKey {
             host: if port == 22 { host.to_owned() } else { format!("[{host}]:{port}") },
             kind: known_hosts::kind(blob).unwrap_or("of an unknown type").to_owned(),
             fingerprint: known_hosts::fingerprint(blob),
             verdict,
             files: self.known_hosts_paths().iter().map(|path| path.display().to_string()).collect(),
-        });
+        })));
         Err(git2::Error::new(ErrorCode::Certificate, ErrorClass::Ssh, "the host key is not known"))
     }
 

@@ -130,7 +130,7 @@ impl Signers {
                 message: "the file holds no key, so that nothing could be signed".to_owned(),
             });
         }
-        if wrong.is_empty() { Ok(Self { ssh, openpgp }) } else { Err(wrong) }
+        if wrong.is_empty() { Ok(Self { ssh, openpgp: openpgp::merged(openpgp) }) } else { Err(wrong) }
     }
 
     /// Whether `signature` is one of these signers' over `payload`. `committed_at` is the committer's date in seconds since

@@ -29,6 +29,43 @@ pub(super) fn certificates(armour: &str) -> Result<Vec<Certificate>, String> {
     if keys.is_empty() { Err("it holds no key".to_owned()) } else { Ok(keys) }
 }
 
+/// Puts copies of one key together, and what each of them says: a revocation counts whichever copy has it, and the newest
+/// statement whichever comes first.
+pub(super) fn merged(copies: Vec<Certificate>) -> Vec<Certificate> {
+    let mut keys: Vec<Certificate> = Vec::new();
+    for Certificate(mut copy) in copies {
+        let fingerprint = copy.primary_key.fingerprint();
+        // A key may also say things twice within one copy, so that each is put together from nothing.
+        let users = std::mem::take(&mut copy.details.users);
+        let subkeys = std::mem::take(&mut copy.public_subkeys);
+        let key = match keys.iter().position(|key| key.0.primary_key.fingerprint() == fingerprint) {
+            Some(index) => keys.get_mut(index).map(|key| {
+                key.0.details.revocation_signatures.append(&mut copy.details.revocation_signatures);
+                key.0.details.direct_signatures.append(&mut copy.details.direct_signatures);
+                key
+            }),
+            None => {
+                keys.push(Certificate(copy));
+                keys.last_mut()
+            }
+        };
+        let Some(Certificate(key)) = key else { continue };
+        for mut user in users {
+            match key.details.users.iter_mut().find(|known| known.id.id() == user.id.id()) {
+                Some(known) => known.signatures.append(&mut user.signatures),
+                None => key.details.users.push(user),
+            }
+        }
+        for mut subkey in subkeys {
+            match key.public_subkeys.iter_mut().find(|known| known.fingerprint() == subkey.fingerprint()) {
+                Some(known) => known.signatures.append(&mut subkey.signatures),
+                None => key.public_subkeys.push(subkey),
+            }
+        }
+    }
+    keys
+}
+
 /// Whether a key of the file made the signature over `payload`, and may.
 pub(super) fn verify(
     certificates: &[Certificate],

@@ -258,6 +258,44 @@ fn a_subkey_counts_only_when_both_keys_say_so() {
 }
 
 #[test]
+fn a_revocation_counts_whichever_copy_of_the_key_has_it() {
+    for (revoked, signature) in
+        [(data!("pgp-revoked.asc"), data!("pgp-revoked.sig")), (data!("pgp-lost.asc"), data!("pgp-revoked-subkey.sig"))]
+    {
+        let mut fresh = SignedPublicKey::from_armor_single(revoked.as_bytes()).expect("a key").0;
+        fresh.details.revocation_signatures.clear();
+        for subkey in &mut fresh.public_subkeys {
+            subkey.signatures.retain(|each| each.typ() != Some(pgp::packet::SignatureType::SubkeyRevocation));
+        }
+        let fresh = fresh.to_armored_string(ArmorOptions::default()).expect("armoured");
+        assert!(verify(&signers(&fresh), signature).is_ok());
+        for both in [
+            format!(
+                "{fresh}
+{revoked}"
+            ),
+            format!(
+                "{revoked}
+{fresh}"
+            ),
+        ] {
+            let why = refusal(&signers(&both), signature);
+            assert!(why.ends_with("is revoked"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn copies_of_one_key_are_as_good_as_one() {
+    for (key, signature) in
+        [(data!("pgp-alice.asc"), data!("pgp-alice.sig")), (data!("pgp-sub.asc"), data!("pgp-subkey.sig"))]
+    {
+        let one = verify(&signers(key), signature).expect("good");
+        assert_eq!(verify(&signers(&format!("{key}\n{key}")), signature), Ok(one));
+    }
+}
+
+#[test]
 fn both_kinds_of_keys_stand_in_one_file() {
     let text = format!("# people\r\n{}\r\n\r\n{ALLOWED}", data!("pgp-alice.asc").replace('\n', "\r\n"));
     let signers = signers(&text);

@@ -51,6 +51,9 @@ struct Choice {
     rows: usize,
 }
 
+/// How a part is left out.
+type LeaveOut = fn(&mut Choice);
+
 /// The length as UTF-16 counts it, which is never less than the number of characters.
 pub(super) fn length(text: &str) -> usize {
     text.encode_utf16().count()
@@ -106,7 +109,7 @@ impl Parts<'_> {
             total -= row;
             choice.rows -= 1;
         }
-        let last: [(&String, fn(&mut Choice)); 3] = [
+        let last: [(&String, LeaveOut); 3] = [
             (&self.others, |choice| choice.others = false),
             (&self.after_rows, |choice| choice.after_rows = false),
             (&self.foot, |choice| choice.foot = false),

@@ -1,0 +1,301 @@
+//! How a run of `sync` or `verify` ended, in markdown for a page of CI: the verdict, why it stopped and the way on, the nodes
+//! that are not where they shall be, what that means, and, folded, what was to be done.
+//!
+//! Facts and words are those of [`summary`]; here they are only laid out. Every list has an end, since such pages have one.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use super::error::ErrorMessage;
+use super::explain::Explanation;
+use super::markdown::{code, prose};
+use super::progress::Scene;
+use super::review::{self, clipped};
+use super::source;
+use super::summary;
+use super::{count, duration, names};
+use crate::names::PoolName;
+use crate::review::Review;
+use crate::rollout::{End, NodeOutcome, Outcome};
+
+/// How many rows a table has.
+const ROWS: usize = 50;
+/// How many names a list has.
+const NAMES: usize = 8;
+/// How long the words of a node or of the API server may be, in characters.
+const WORDS: usize = 400;
+/// How long the plan may be, in UTF-16 units; the page of a step of GitHub Actions has 1 MiB.
+const PLAN: usize = 60_000;
+
+/// What is known of a run before it begins.
+#[derive(Debug, Clone)]
+pub struct Before {
+    command: &'static str,
+    scene: Scene,
+    /// The plan's name.
+    plan: Option<String>,
+    /// What was to be done; empty when that is nothing.
+    planned: String,
+}
+
+impl Before {
+    /// A run of this command, which is about to carry out, or to watch, what this review shows.
+    ///
+    /// # Errors
+    /// When the plan cannot be shown.
+    pub fn of(command: &'static str, scene: &Scene, review: &Review) -> io::Result<Self> {
+        let mut planned = Vec::new();
+        if review.is_changed() {
+            review::markdown(&mut planned, review, Some(PLAN))?;
+        }
+        Ok(Self {
+            command,
+            scene: scene.clone(),
+            plan: review.cluster.as_ref().map(|cluster| cluster.plan.to_string()),
+            planned: String::from_utf8(planned).map_err(io::Error::other)?,
+        })
+    }
+}
+
+/// Writes how the run ended. `seconds` is how long it took, `error` what cut it short.
+///
+/// # Errors
+/// When the writer does.
+pub fn write(
+    out: &mut dyn Write,
+    before: &Before,
+    outcome: &Outcome,
+    seconds: f64,
+    exit_code: u8,
+    error: Option<&ErrorMessage>,
+) -> io::Result<()> {
+    write_verdict(out, before, outcome, seconds, exit_code)?;
+    if let Some(error) = error {
+        writeln!(out, "- **error:** {}", words(&error.message))?;
+        writeln!(out, "- **help:** {}\n", words(&error.help))?;
+    }
+    write_stops(out, outcome)?;
+    write_nodes(out, outcome)?;
+    write_explanations(out, outcome)?;
+    write_pools(out, outcome)?;
+    if !before.planned.is_empty() {
+        let title = if before.command == "verify" { "What a sync would do" } else { "What was to be done" };
+        writeln!(out, "<details><summary>{title}</summary>\n\n{}\n</details>\n", before.planned)?;
+    }
+    Ok(())
+}
+
+/// Words that quote others.
+fn words(text: &str) -> String {
+    prose(&clipped(text, WORDS))
+}
+
+fn listed<'a>(all: impl IntoIterator<Item = &'a str>) -> String {
+    let all: Vec<String> = all.into_iter().map(code).collect();
+    names(all.iter().map(String::as_str), NAMES)
+}
+
+fn write_verdict(
+    out: &mut dyn Write,
+    before: &Before,
+    outcome: &Outcome,
+    seconds: f64,
+    exit_code: u8,
+) -> io::Result<()> {
+    let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
+    let (nodes, parts) = (count(outcome.count(|_| true), "node"), summary::parts(outcome).join(", "));
+    let numbers = if parts.is_empty() { nodes } else { format!("{nodes}: {parts}") };
+    writeln!(out, "### nodecfg {}: {verdict} {}. {numbers}.\n", before.command, duration(seconds))?;
+    let Scene { fleet, commit, signer, namespace, server } = &before.scene;
+    let revision = match commit {
+        Some(commit) => format!("at commit `{}`", commit.short()),
+        None => "from the working tree".to_owned(),
+    };
+    let signed = signer.as_ref().map(|signer| format!(" signed by {}", code(&signer.to_string()))).unwrap_or_default();
+    let plan = before.plan.as_ref().map(|plan| format!(", plan {}", code(plan))).unwrap_or_default();
+    let server = code(server);
+    writeln!(
+        out,
+        "fleet `{fleet}` {revision}{signed}, namespace `{namespace}`, on {server}{plan}, exit code {exit_code}\n"
+    )
+}
+
+/// Why pools stopped, and how to go on.
+fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let stops = summary::stops(outcome);
+    for (pools, reason) in stops.iter().take(ROWS) {
+        let label = if pools.len() == 1 { "pool" } else { "pools" };
+        let pools = listed(pools.iter().map(|pool| pool.as_str()));
+        writeln!(out, "- **stopped:** {label} {pools}: {}", words(&reason.to_string()))?;
+    }
+    if stops.len() > ROWS {
+        writeln!(out, "- **stopped:** other pools for {} more reasons", stops.len() - ROWS)?;
+    }
+    for way in summary::ways_on(&stops) {
+        writeln!(out, "- **next:** {}", prose(way))?;
+    }
+    if stops.is_empty() { Ok(()) } else { writeln!(out) }
+}
+
+/// Nodes that are not where they shall be, those that failed first, in their own words.
+fn write_nodes(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let mut amiss: Vec<(&PoolName, &NodeOutcome)> = outcome
+        .pools
+        .iter()
+        .flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)))
+        .filter(|(_, node)| !node.end.is_good())
+        .collect();
+    if amiss.is_empty() {
+        return Ok(());
+    }
+    // Pools and nodes stay in order otherwise.
+    amiss.sort_by_key(|(_, node)| summary::weight(&node.end));
+    let rest = amiss.split_off(amiss.len().min(ROWS));
+    writeln!(out, "| node | pool | from | to | state | why |\n|---|---|---|---|---|---|")?;
+    for (pool, node) in amiss {
+        let said = summary::words(&node.end).map(|(_, text)| words(&text)).unwrap_or_default();
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {said} |",
+            code(node.node.as_str()),
+            code(pool.as_str()),
+            code(&source::short(node.from.as_ref())),
+            code(&source::short(node.to.source())),
+            summary::state(&node.end),
+        )?;
+    }
+    if !rest.is_empty() {
+        let states = summary::in_numbers(rest.iter().map(|(_, node)| &node.end));
+        writeln!(out, "\n{} more: {states}; the JSON report lists them", count(rest.len(), "node"))?;
+    }
+    writeln!(out)
+}
+
+/// Says once for each kind of failure what it means, what causes it and where to look.
+fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    type Kind<'a> = (u8, &'a str, &'static str);
+    let mut kinds: BTreeMap<Kind<'_>, (Explanation, Vec<&str>)> = BTreeMap::new();
+    for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
+        let (Some((label, _)), Some(explanation)) = (summary::words(&node.end), summary::explanation(node)) else {
+            continue;
+        };
+        let kind = (summary::weight(&node.end), label, explanation.meaning);
+        kinds.entry(kind).or_insert_with(|| (explanation, Vec::new())).1.push(node.node.as_str());
+    }
+    for ((_, label, _), (explanation, nodes)) in kinds {
+        writeln!(out, "**{label}:** {}\n", listed(nodes))?;
+        writeln!(out, "- meaning: {}", prose(explanation.meaning))?;
+        for cause in explanation.causes {
+            writeln!(out, "- likely: {}", prose(cause))?;
+        }
+        writeln!(out, "- look at: {}\n", prose(&explanation.look_at))?;
+    }
+    Ok(())
+}
+
+/// Every pool in numbers, those that stopped or have nodes amiss first.
+fn write_pools(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let mut pools: Vec<_> = outcome.pools.iter().collect();
+    if pools.is_empty() {
+        return Ok(());
+    }
+    pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(|node| node.end.is_good()));
+    writeln!(out, "| pool | nodes | how they ended |\n|---|--:|---|")?;
+    for (pool, ended) in pools.iter().take(ROWS) {
+        let ends: Vec<&End> = ended.nodes.iter().map(|node| &node.end).collect();
+        writeln!(out, "| {} | {} | {} |", code(pool.as_str()), ends.len(), summary::in_numbers(ends.into_iter()))?;
+    }
+    if pools.len() > ROWS {
+        writeln!(out, "\n{} more; the JSON report lists them", count(pools.len() - ROWS, "pool"))?;
+    }
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{Failure, Target, Waiting};
+    use crate::names::{FleetName, NamespaceName};
+    use crate::plan::fixtures::{node_name, pool_name, source as config_map};
+    use crate::rollout::{PoolOutcome, StopReason};
+
+    fn before(command: &'static str) -> Before {
+        let scene = Scene {
+            fleet: FleetName::new("prod").unwrap(),
+            commit: None,
+            signer: None,
+            namespace: NamespaceName::new("kube-system").unwrap(),
+            server: "https://cluster.example".to_owned(),
+        };
+        Before { command, scene, plan: Some("p1:0123".to_owned()), planned: String::new() }
+    }
+
+    fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> PoolOutcome {
+        let node = |(index, end)| NodeOutcome {
+            node: node_name(&format!("n{index:03}")),
+            from: None,
+            to: Target::Source(config_map("prod-gpu-x")),
+            end,
+            seconds: Some(1.0),
+        };
+        PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
+    }
+
+    fn text(outcome: &Outcome, exit_code: u8, error: Option<&ErrorMessage>) -> String {
+        let mut out = Vec::new();
+        write(&mut out, &before("sync"), outcome, 61.0, exit_code, error).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn failed(error: &str) -> End {
+        End::Failed { failure: Failure::Refused { error: error.to_owned() }, rolled_back: false }
+    }
+
+    #[test]
+    fn a_success_is_short() {
+        let outcome = Outcome { pools: [(pool_name("gpu"), pool(None, [End::Converged, End::Gone]))].into() };
+        insta::assert_snapshot!("ending-done", text(&outcome, 0, None));
+    }
+
+    #[test]
+    fn a_pool_that_stopped_says_why_and_how_to_go_on() {
+        let timed_out = |waiting| End::Failed { failure: Failure::TimedOut { waiting }, rolled_back: false };
+        let gpu = pool(
+            Some(StopReason::TooManyFailures { failures: 2, max_failures: 1 }),
+            [End::NotStarted, timed_out(Waiting::NotAcknowledged), timed_out(Waiting::NotAcknowledged), End::Converged],
+        );
+        let web = pool(None, [End::Converged, End::Refused { error: "admission <b>@octocat</b> | no".to_owned() }]);
+        let outcome = Outcome { pools: [(pool_name("gpu"), gpu), (pool_name("web"), web)].into() };
+        insta::assert_snapshot!("ending-stopped", text(&outcome, 5, None));
+    }
+
+    #[test]
+    fn what_cut_a_run_short_is_told_with_the_way_out() {
+        let reason = StopReason::ClusterFailed { error: "no route".to_owned() };
+        let outcome = Outcome { pools: [(pool_name("gpu"), pool(Some(reason), [End::InFlight]))].into() };
+        let error = ErrorMessage {
+            code: "unreachable".to_owned(),
+            message: "cannot reach *it*".to_owned(),
+            help: "see #1".to_owned(),
+        };
+        let text = text(&outcome, 4, Some(&error));
+        assert!(text.contains("- **error:** cannot reach \\*it\\*\n- **help:** see #\u{200b}1\n"), "{text}");
+        assert!(text.contains("- **stopped:** pool `gpu`: the cluster failed: no route\n"), "{text}");
+    }
+
+    #[test]
+    fn a_large_failure_stays_within_a_page() {
+        let ends = (0..5000).map(|index| failed(&format!("{index} {}", "x|".repeat(5000))));
+        let pools = (0..200).map(|index| (pool_name(&format!("p{index}")), pool(None, [End::NotStarted])));
+        let mut outcome = Outcome { pools: pools.collect() };
+        outcome.pools.insert(pool_name("gpu"), pool(None, ends));
+        let text = text(&outcome, 5, None);
+        assert!(text.len() < 200_000, "{}", text.len());
+        assert!(
+            text.contains("\n5150 nodes more: 4950 failed, 200 not started; the JSON report lists them\n"),
+            "{text}"
+        );
+        assert!(text.contains("\n151 pools more; the JSON report lists them\n"), "{text}");
+        assert_eq!(text.matches("- meaning:").count(), 1);
+    }
+}
