@@ -5,6 +5,8 @@
 #
 # docs/deploy.md explains why the one is root and the other is not.
 
+# A tag, which is moved with each new patch: whoever releases an image pins the one that was tried, `rust:1.95-alpine@sha256:…`
+# (`docker buildx imagetools inspect rust:1.95-alpine` shows it).
 FROM rust:1.95-alpine AS build
 # A C compiler, for ring, libgit2 and libssh2; what OpenSSL's build takes beside it (perl, make, linux-headers); busybox, for its
 # nsenter.

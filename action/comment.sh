@@ -9,14 +9,19 @@ source "$GITHUB_ACTION_PATH/action/api.sh"
 TRIES=5
 # The longest that an answer may ask to wait, in seconds. A job that waits for an hour is worse than one that says so.
 PATIENCE=120
-# 100 comments each.
+# Up to 100 comments each.
 MAX_PAGES=100
 
+if [[ -z ${FOLDER:-} ]]; then
+  # The first step refused the inputs, and made none.
+  FOLDER=$(mktemp -d "${RUNNER_TEMP:?}/nodecfg.XXXXXXXX")
+fi
 number=$(jq --raw-output '.pull_request.number // empty' "$GITHUB_EVENT_PATH")
 if [[ -z $number ]]; then
   [[ $INPUT_COMMENT == auto ]] || fail "\`comment: true\`, but the event $GITHUB_EVENT_NAME is of no pull request"
   exit 0
 fi
+head=$(jq --raw-output '.pull_request.head.sha // ""' "$GITHUB_EVENT_PATH")
 fork=$(jq --raw-output '.pull_request | .head.repo.full_name != .base.repo.full_name' "$GITHUB_EVENT_PATH")
 
 # Programs that are started from here have no use for it.
@@ -29,6 +34,9 @@ repository="$GITHUB_API_URL/repos/$GITHUB_REPOSITORY"
 comments="$repository/issues/$number/comments"
 run="$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/actions/runs/$GITHUB_RUN_ID"
 
+# Which commit a comment is about; a comment does not say by itself that a newer one was pushed.
+of="of commit ${head:0:12}"
+
 # Whether a comment is made where there is none. Nothing to review is no reason for a mail to everybody.
 fresh=true
 {
@@ -37,15 +45,22 @@ fresh=true
     0)
       fresh=false
       cat "$FOLDER/comment.md"
+      printf '\n<sub>%s</sub>\n' "$of"
       ;;
     1)
       cat "$FOLDER/comment.md"
-      printf '\n<sub>[job summary, with all details](%s)</sub>\n' "$run"
+      printf '\n<sub>%s · [job summary, with all details](%s)</sub>\n' "$of" "$run"
+      ;;
+    "")
+      fresh=false
+      printf '**nodecfg**: the diff could not be made, [the log](%s) says why. What was here was of an earlier commit.\n' "$run"
+      printf '\n<sub>%s</sub>\n' "$of"
       ;;
     *)
       fresh=false
       printf '**nodecfg**: the diff ended with exit code %s, [the log](%s) says why. What was here was of an earlier commit.\n' \
         "$EXIT_CODE" "$run"
+      printf '\n<sub>%s</sub>\n' "$of"
       ;;
   esac
 } >"$FOLDER/body.md"
@@ -61,7 +76,8 @@ find_ours() {
     jq --compact-output --arg marker "$marker" --arg author "$INPUT_COMMENT_AUTHOR" \
       '.[] | select(.user.login? == $author) | select((.body // "") | startswith($marker)) | {id, html_url, body}' \
       "$FOLDER/answer" >>"$FOLDER/ours" || return 1
-    if (($(jq length "$FOLDER/answer") < 100)); then
+    # A page may have fewer comments than were asked for, and be followed by another one.
+    if (($(jq length "$FOLDER/answer") == 0)) && ! tr -d '\r' <"$FOLDER/headers" | grep -qi '^link:.*rel="next"'; then
       return
     fi
     page=$((page + 1))
@@ -103,6 +119,16 @@ keep() {
     fi
   fi
 }
+
+# A run of an older push may end after that of a newer one. Where GitHub does not say, the comment says of which commit it is.
+request GET "$repository/pulls/$number"
+if [[ $status == 200 ]]; then
+  newest=$(jq --raw-output '.head.sha? // ""' "$FOLDER/answer" 2>/dev/null || true)
+  if [[ -n $head && -n $newest && $newest != "$head" ]]; then
+    notice "no comment: this run is of ${head:0:12}, and the pull request is at ${newest:0:12} by now"
+    exit 0
+  fi
+fi
 
 tries=1
 while ! keep; do

@@ -15,7 +15,8 @@ esac
 
 version=$INPUT_VERSION
 if [[ -z $version ]]; then
-  # The action and its program are one release, so that pinning the one pins the other.
+  # The action and its program are one release. The action's commit so pins which version is downloaded, and not what that is:
+  # the files of a release can be replaced. Input sha256 pins those.
   version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$GITHUB_ACTION_PATH/Cargo.toml" | head -n 1)
 fi
 

@@ -47,6 +47,10 @@ pub struct World {
     pub always: Option<Answer>,
     /// Contents of SHA256SUMS, when not the right ones.
     pub sums: Option<String>,
+    /// Comments that are left out of their pages, as those of spammers are: a page is shorter, and another one follows.
+    pub hidden: Vec<u64>,
+    /// The newest commit of the pull request's branch, where the API says.
+    pub head: Option<String>,
     archive: Bytes,
 }
 
@@ -158,7 +162,17 @@ async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Res
             let query = parts.uri.query().unwrap_or_default();
             let page: usize = query.rsplit_once("page=").and_then(|(_, page)| page.parse().ok()).unwrap_or(1);
             let all = &world.comments;
-            axum::Json(all.iter().skip((page - 1) * 100).take(100).cloned().collect::<Vec<_>>()).into_response()
+            let shown = all.iter().skip((page - 1) * 100).take(100);
+            let shown = shown.filter(|comment| !world.hidden.iter().any(|id| comment["id"].as_u64() == Some(*id)));
+            let mut answer = axum::Json(shown.cloned().collect::<Vec<_>>()).into_response();
+            if all.len() > page * 100 {
+                let link = format!("<http://127.0.0.1/api{path}?per_page=100&page={}>; rel=\"next\"", page + 1);
+                answer.headers_mut().insert("link", link.parse().unwrap());
+            }
+            answer
+        }
+        ("GET", "/repos/acme/fleet/pulls/7") if world.head.is_some() => {
+            axum::Json(json!({"number": 7, "head": {"sha": world.head}})).into_response()
         }
         ("POST", "/repos/acme/fleet/issues/7/comments") => stored(&body, |text| {
             world.comment(BOT, text);

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
-use crate::job::{ACTION, root};
+use crate::job::{ACTION, possible, root};
+use crate::workspace::Workspace;
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
@@ -104,4 +106,49 @@ fn inputs_that_workflows_use_exist() {
         }
     }
     assert!(uses >= 4, "{uses}");
+}
+
+#[test]
+fn what_gets_a_kubeconfig_is_pinned_and_says_whose_branches_may_have_it() {
+    let mut uses = 0;
+    for (path, text) in files("examples/workflows", ".yml") {
+        let workflow: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        for job in workflow["jobs"].as_object().unwrap().values() {
+            for step in job["steps"].as_array().unwrap().iter().filter(|step| step["with"]["kubeconfig"].is_string()) {
+                uses += 1;
+                let revision = step["uses"].as_str().unwrap().split_once('@').unwrap().1;
+                assert_eq!(revision.len(), 40, "{}: {revision}", path.display());
+                assert!(step["with"]["sha256"].is_string(), "{}: {step}", path.display());
+                assert!(job["environment"].is_string(), "{}: {step}", path.display());
+                assert!(text.contains("deployment branches"), "{}", path.display());
+            }
+        }
+    }
+    assert_eq!(uses, 4);
+    let guide = fs::read_to_string(root().join("docs/ci.md")).unwrap();
+    assert!(guide.contains("Restrict the deployment branches of both environments"));
+}
+
+#[test]
+fn a_release_is_made_of_a_commit_on_main_alone() {
+    if !possible() {
+        return;
+    }
+    let text = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
+    let workflow: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    let jobs = &workflow["jobs"];
+    assert_eq!((&jobs["build"]["needs"], &jobs["publish"]["needs"]), (&"tag".into(), &"build".into()));
+    assert_eq!(jobs["publish"]["environment"], "release");
+    let steps = jobs["tag"]["steps"].as_array().unwrap();
+    assert_eq!(steps[0]["with"]["fetch-depth"], 0);
+
+    let script = steps[1]["run"].as_str().unwrap();
+    let repository = Workspace::branch_that_merged_main(&[("a", "b")], &[("a", "c")]);
+    for (revision, right) in
+        [("origin/main", true), ("origin/main^", true), ("origin/change", false), ("origin/change^1", false)]
+    {
+        let at = repository.cloned(revision);
+        let status = Command::new("bash").args(["-ec", script]).current_dir(at).status().unwrap();
+        assert_eq!(status.success(), right, "{revision}");
+    }
 }

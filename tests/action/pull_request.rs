@@ -57,18 +57,23 @@ fn without_changes_there_is_no_new_comment_and_an_old_one_says_so() {
         return;
     }
     let github = Github::start();
-    let first = diff(&unchanged(), &github);
+    let workspace = unchanged();
+    let quiet =
+        || Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", "diff").head(&"b".repeat(40)).run();
+    let first = quiet();
     first.passed();
     assert_eq!((first.output("changed"), first.output("exit-code")), ("false", "0"));
     assert_eq!(first.output("comment-url"), "");
     assert!(github.world().comments.is_empty());
 
     github.world().comment(BOT, &format!("{MARKER}\nchanges of an earlier commit"));
-    diff(&unchanged(), &github).passed();
+    quiet().passed();
     let world = github.world();
     let body = world.body(0).trim_end().to_owned();
     assert!(body.starts_with(MARKER) && !body.contains("earlier"), "{body}");
-    assert_eq!(body.lines().filter(|line| !line.is_empty()).count(), 2, "{body}");
+    // The marker, what there is to say, and of which commit.
+    assert_eq!(body.lines().filter(|line| !line.is_empty()).count(), 3, "{body}");
+    assert!(body.ends_with(&format!("<sub>of commit {}</sub>", &"b".repeat(12))), "{body}");
 }
 
 #[test]
@@ -260,5 +265,85 @@ fn a_branch_that_merged_main_is_not_taken_for_the_merge_commit() {
         let outcome = merge.run();
         outcome.passed();
         assert_eq!(outcome.output("changed"), "true");
+    }
+}
+
+#[test]
+fn a_diff_that_could_not_be_made_leaves_no_older_one_as_if_it_were_current() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    github.world().comment(BOT, &format!("{MARKER}\nchanges of an earlier commit"));
+    let workspace = changed();
+    let job = || Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", "diff");
+    let head = &workspace.commits()[2][..12];
+    let body = || github.world().body(0).to_owned();
+
+    // Before there is a folder, before there is a program, and before nodecfg runs.
+    let runs = [
+        ("Check the inputs", job().with("fail-on", "whatever")),
+        ("Download nodecfg", job().with("version", "9.9.9")),
+        ("Run nodecfg", job().head(&"b".repeat(40)).variable("GITHUB_SHA", "a".repeat(40))),
+    ];
+    for (step, run) in runs {
+        github.world().comments[0]["body"] = format!("{MARKER}\nchanges of an earlier commit").into();
+        let outcome = run.run();
+        assert_eq!(outcome.failed(), Some(step), "{}", outcome.log());
+        assert!(body().starts_with(MARKER) && body().contains("the diff could not be made"), "{step}: {}", body());
+        assert!(body().contains("/acme/fleet/actions/runs/4711") && !body().contains("changes of"), "{}", body());
+    }
+    job().run().passed();
+    assert!(body().contains("maxPods") && body().contains(&format!("<sub>of commit {head} · ")), "{}", body());
+    assert_eq!(github.world().comments.len(), 1);
+
+    // Where there was nothing to take for current, nothing is made.
+    github.world().comments.clear();
+    job().with("version", "9.9.9").run().failed_in("Download nodecfg", "9.9.9");
+    assert!(github.world().comments.is_empty());
+}
+
+#[test]
+fn a_run_of_an_older_push_leaves_the_comment_of_a_newer_one() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    let workspace = changed();
+    github.world().comment(BOT, &format!("{MARKER}\nof the newer push"));
+    github.world().head = Some("c".repeat(40));
+    let late = diff(&workspace, &github);
+    late.passed();
+    assert!(late.commands.iter().any(|command| command.starts_with("notice ")), "{:?}", late.commands);
+    assert!(github.world().body(0).contains("of the newer push"));
+    assert!(late.summary.contains("maxPods"), "{}", late.summary);
+
+    github.world().head = Some(workspace.commits()[2].clone());
+    diff(&workspace, &github).passed();
+    assert!(github.world().body(0).contains("maxPods"), "{}", github.world().body(0));
+}
+
+#[test]
+fn a_short_page_is_not_taken_for_the_last_one() {
+    if !possible() {
+        return;
+    }
+    // One that is short, and one that has nothing left.
+    for hidden in [1, 100] {
+        let github = Github::start();
+        {
+            let mut world = github.world();
+            for _ in 0..100 {
+                let id = world.comment("somebody", "words");
+                if world.hidden.len() < hidden {
+                    world.hidden.push(id);
+                }
+            }
+            world.comment(BOT, &format!("{MARKER}\nold"));
+        }
+        diff(&changed(), &github).passed();
+        let world = github.world();
+        assert_eq!(world.comments.len(), 101, "{hidden}");
+        assert!(world.body(100).contains("maxPods"), "{}", world.body(100));
     }
 }

@@ -168,3 +168,31 @@ fn a_job_that_is_cancelled_has_nodecfg_stop_gently_and_waits_for_it() {
     assert_eq!(last.name, "Remove the kubeconfig", "{}", outcome.log());
     assert!(outcome.left("kubeconfig").is_empty());
 }
+
+#[test]
+fn a_report_that_the_job_summary_has_no_room_for_is_replaced_by_a_shorter_one() {
+    if !possible() {
+        return;
+    }
+    let github = Github::start();
+    let workspace = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]);
+    // As much as it is told, and the short form that is for a comment. The job itself holds every page to 1 MiB.
+    let program = |bytes: usize| {
+        format!(
+            "for argument; do case $argument in\n--report=markdown=*) head -c {bytes} /dev/zero | tr '\\0' x \
+             >\"${{argument#--report=markdown=}}\" ;;\nesac; done\necho the short form"
+        )
+    };
+    let run = |command: &str, bytes| {
+        let outcome = with_program(Job::push(&workspace, &github).with("command", command), &program(bytes)).run();
+        outcome.passed();
+        let report = fs::read(outcome.output("report-markdown")).unwrap();
+        assert_eq!(report.len(), bytes, "the output has all of it");
+        outcome.summary
+    };
+    assert_eq!(run("diff", 1_000_000).len(), 1_000_000);
+    assert_eq!(run("diff", 1_200_000), "the short form\n");
+    let validate = run("validate", 1_200_000);
+    assert!(validate.contains("nodecfg validate ended with exit code 0"), "{validate}");
+    assert!(validate.contains("too long for this page"), "{validate}");
+}

@@ -97,6 +97,15 @@ impl Workspace {
         workspace
     }
 
+    /// A clone with all branches, as of `fetch-depth: 0`, at this revision.
+    pub fn cloned(&self, revision: &str) -> PathBuf {
+        let to = self.folder.path().join("clone");
+        drop(fs::remove_dir_all(&to));
+        git(self.folder.path(), &["clone", "--quiet", &format!("file://{}", self.at.display()), "clone"]);
+        git(&to, &["checkout", "--quiet", "--detach", revision]);
+        to
+    }
+
     /// The commit that is checked out, and its parents.
     pub fn commits(&self) -> Vec<String> {
         let output = Command::new("git")
