@@ -39,11 +39,14 @@ pub(super) fn merged(copies: Vec<Certificate>) -> Vec<Certificate> {
         let users = std::mem::take(&mut copy.details.users);
         let subkeys = std::mem::take(&mut copy.public_subkeys);
         let key = match keys.iter().position(|key| key.0.primary_key.fingerprint() == fingerprint) {
-            Some(index) => keys.get_mut(index).map(|key| {
-                key.0.details.revocation_signatures.append(&mut copy.details.revocation_signatures);
-                key.0.details.direct_signatures.append(&mut copy.details.direct_signatures);
-                key
-            }),
+            Some(index) => {
+                let mut known = keys.get_mut(index);
+                if let Some(Certificate(known)) = &mut known {
+                    known.details.revocation_signatures.append(&mut copy.details.revocation_signatures);
+                    known.details.direct_signatures.append(&mut copy.details.direct_signatures);
+                }
+                known
+            }
             None => {
                 keys.push(Certificate(copy));
                 keys.last_mut()
