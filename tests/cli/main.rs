@@ -3,7 +3,7 @@
 //! What differs from run to run (times, ports, the names of plans) is written as `[…]` before it is compared. Clusters are
 //! served by this process, seeded and fast, with budgets of one node, so that things happen in one order.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 
 mod cluster;
 mod diff;
