@@ -1,6 +1,6 @@
 //! The permissions of deploy/, and those that `nodecfg install` gives to agents, are enough, and nothing in them is for nothing.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What a reviewer needs to know of a change: which pools it touches, field by field, what that does to pods that run, and,
 //! when there is a cluster, on which nodes and in which order.
 //!
-//! One model for everybody who shows a change: two revisions of a repository compared ([`compare`]), a [`Plan`] for a
+//! One model for everybody who shows a change: two revisions of a repository compared ([`compare`]), a [`Plan`](crate::plan::Plan) for a
 //! cluster ([`of_plan`]), or both ([`Review::with_plan`]). It is also, as it stands, the document that programs read; how it
 //! looks to people is [`report`](crate::report)'s business. Pure: knows no client, no terminal and no file.
 

@@ -1,5 +1,5 @@
 //! A [`Review`](crate::review::Review) as people and programs get to see it: text for a terminal, markdown for a pull request,
-//! a document for programs. All of them tell the same facts, in the words of [`words`].
+//! a document for programs. All of them tell the same facts, in the words of `words`.
 
 mod document;
 mod markdown;
