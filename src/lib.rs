@@ -20,6 +20,7 @@ pub mod names;
 pub mod nodeconfig;
 pub mod observed;
 pub mod plan;
+pub mod replaced_file;
 pub mod report;
 pub mod repository;
 pub mod review;

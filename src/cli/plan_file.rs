@@ -1,7 +1,7 @@
 //! Saved plans as files: `diff --out` writes one, `sync --plan` reads it and holds to it.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::cluster_args::{BindingArgs, ClusterArgs, binding_word};
@@ -15,6 +15,7 @@ use crate::plan::Options;
 use crate::plan::saved::{
     self, Circumstances, ClusterIdentity, Code, Difference, LIMIT, Now, SavedOptions, SavedPlan, Unreadable,
 };
+use crate::replaced_file::{Readers, replace};
 use crate::report::Format;
 
 /// Why a saved plan could not be written or used.
@@ -90,7 +91,7 @@ pub(super) fn circumstances(
 
 /// Writes the plan to its file: completely, or not at all.
 pub(super) fn save(path: &Path, saved: &SavedPlan, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
-    replace(path, saved.text().as_bytes())
+    replace(path, saved.text().as_bytes(), Readers::AsUsual)
         .map_err(|error| Failure::PlanFile { path: path.to_owned(), error: PlanFileError::Write(error) })?;
     if matches!(format, Format::Text | Format::Markdown) {
         terminal.out.flush()?;
@@ -98,29 +99,6 @@ pub(super) fn save(path: &Path, saved: &SavedPlan, format: Format, terminal: &mu
         writeln!(terminal.err, "\nSaved as {path}. `nodecfg sync --plan {path}` carries out exactly this.")?;
     }
     Ok(())
-}
-
-/// Puts a file in the place of another in one step, so that nobody ever reads half of it.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A link stays one, and leads to the new file.
-    let path = match fs::canonicalize(path) {
-        Ok(path) if !path.is_file() => return Err(io::Error::other("it is there and no regular file")),
-        Ok(path) => path,
-        Err(_) => path.to_owned(),
-    };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?.to_string_lossy();
-    let unfinished = folder.join(format!(".{name}.{}-{:08x}", std::process::id(), fastrand::u32(..)));
-    let written = fs::File::create_new(&unfinished).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, &path)
-    });
-    if written.is_err() {
-        // It may never have come to be.
-        let _ = fs::remove_file(&unfinished);
-    }
-    written
 }
 
 /// A plan that was reviewed, and that a sync is to hold to.
@@ -243,33 +221,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_in_one_step_and_links_stay() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("plan.json");
-        replace(&path, b"one").expect("written");
-        replace(&path, b"two").expect("written again");
-        assert_eq!(fs::read(&path).expect("readable"), b"two");
-        let link = folder.path().join("link");
-        #[cfg(unix)]
-        {
-            std::os::unix::fs::symlink(&path, &link).expect("a link");
-            replace(&link, b"three").expect("written through");
-            assert!(fs::symlink_metadata(&link).expect("is there").is_symlink());
-            assert_eq!(fs::read(&path).expect("readable"), b"three");
-        }
-        let left: Vec<_> =
-            fs::read_dir(folder.path()).expect("a list").map(|entry| entry.expect("one").path()).collect();
-        assert!(left.iter().all(|left| *left == path || *left == link), "{left:?}");
-    }
-
-    #[test]
-    fn what_is_no_file_is_not_replaced() {
-        let folder = tempfile::tempdir().expect("a folder");
-        assert!(replace(folder.path(), b"x").is_err());
-        assert!(replace(&folder.path().join("none/plan.json"), b"x").is_err());
-        #[cfg(unix)]
-        assert!(replace(Path::new("/dev/null"), b"x").is_err());
-        assert_eq!(fs::read_dir(folder.path()).expect("a list").count(), 0);
+    fn a_plan_is_in_a_file() {
         assert!(parse_path("-").is_err() && parse_path("").is_err());
+        assert_eq!(parse_path("plan.json"), Ok(PathBuf::from("plan.json")));
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use prometheus_client::collector::Collector;
@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 
 use super::facts::Before;
 use super::metrics::{ALL, LAST_SUCCESS, RUN_INFO, Sample};
+use crate::replaced_file::{Readers, replace};
 
 /// The largest file that is read for what is carried over, in bytes. One of ours is a few KiB.
 const LIMIT: u64 = 16 << 20;
@@ -124,42 +125,10 @@ pub fn path(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Replaces the file in one step, readable for everyone: whoever reads it sees all of the old one or all of the new one.
+/// Replaces the file in one step, readable for everyone: node_exporter is another user.
 ///
 /// # Errors
 /// When the folder is not there or cannot be written to. The old file is as it was then.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // In the same folder, since renaming is one step within a file system only; not `.prom`, which would be read half-written.
-    let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = write_draft(&draft, text).and_then(|()| fs::rename(&draft, path));
-    if written.is_err() {
-        // What cannot be removed could not be made either.
-        let _ = fs::remove_file(&draft);
-    }
-    written
-}
-
-fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
-    // One that was left by a process of this number was never read by anybody.
-    match fs::remove_file(draft) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(draft)?;
-    file.write_all(text.as_bytes())?;
-    readable(&file)?;
-    file.sync_all()
-}
-
-/// Whatever the umask says: node_exporter is another user.
-#[cfg(unix)]
-fn readable(file: &fs::File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn readable(_file: &fs::File) -> io::Result<()> {
-    Ok(())
+    replace(path, text.as_bytes(), Readers::Everyone)
 }

@@ -25,7 +25,7 @@ fn the_first_run_comments_and_later_ones_update_that() {
         assert_eq!(world.comments.len(), 1);
         let body = world.body(0);
         assert!(body.starts_with(MARKER), "{body}");
-        assert!(body.contains("maxPods") && body.contains("64"), "{body}");
+        assert!(body.contains("maxPods") && body.contains("`64`"), "{body}");
         assert!(!body.contains("web") || body.find("gpu") < body.find("web"), "{body}");
         assert!(body.contains("/acme/fleet/actions/runs/4711"), "{body}");
         assert_eq!(first.output("comment-url"), world.comments[0]["html_url"]);
@@ -48,7 +48,7 @@ fn the_first_run_comments_and_later_ones_update_that() {
     diff(&other, &github).passed();
     let world = github.world();
     assert_eq!(world.comments.len(), 1);
-    assert!(world.body(0).contains("99") && !world.body(0).contains("64"), "{}", world.body(0));
+    assert!(world.body(0).contains("`99`") && !world.body(0).contains("`64`"), "{}", world.body(0));
 }
 
 #[test]

@@ -50,6 +50,14 @@ fn lines(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// How the line begins which says that sync will not carry it out.
+const REFUSED: &str = "refused by sync:";
+
+/// A line of a refusal, of which the beginning stands out.
+fn refusing(line: &str) -> String {
+    line.strip_prefix(REFUSED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(REFUSED)))
+}
+
 fn plain(text: &str) -> String {
     text.to_owned()
 }
@@ -202,7 +210,7 @@ fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool
         page.prose(2, &format!("risk: {risk}"), plain)?;
     }
     if let (Some(refused), Some(refusal)) = (words::refused(pool), &pool.risk.refused) {
-        writeln!(page.out, "  {} {refused}", warning("refused by sync:"))?;
+        page.prose(2, &format!("{REFUSED} {refused}"), refusing)?;
         page.prose(4, &format!("way out: {}", refusal.help), plain)?;
     }
     if pool.rollout.is_none() && pool.changes_nodes() && pool.change != PoolChange::Removed {
