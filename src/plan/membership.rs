@@ -20,36 +20,39 @@ pub struct Membership<'a> {
 /// Whether this pool, and no other, would be given this node. Of a contested node, no pool would.
 #[must_use]
 pub fn belongs(desired: &Desired, pool: &PoolName, node: &Node) -> bool {
-    desired.pools.get(pool).is_some_and(|pool| {
-        let outdoes = |other: &Pool| {
-            other.name != pool.name && other.priority >= pool.priority && other.selector.matches(&node.labels)
-        };
-        pool.selector.matches(&node.labels) && !desired.pools.values().any(outdoes)
-    })
+    *claimants(&by_priority(desired), node) == [pool]
 }
 
 /// Gives each node to the pool of the highest priority that selects it.
 #[must_use]
 pub fn membership<'a>(desired: &'a Desired, nodes: &'a BTreeMap<NodeName, Node>) -> Membership<'a> {
-    let mut by_priority: Vec<&Pool> = desired.pools.values().collect();
-    // Stable: pools of equal priority stay in the order of their names.
-    by_priority.sort_by_key(|pool| std::cmp::Reverse(pool.priority));
-
+    let by_priority = by_priority(desired);
     let mut membership =
         Membership { pools: desired.pools.keys().map(|pool| (pool, Vec::new())).collect(), ..Membership::default() };
     for (name, node) in nodes {
-        let mut selecting = by_priority.iter().filter(|pool| pool.selector.matches(&node.labels));
-        let Some(first) = selecting.next() else {
-            membership.unpooled.push(name);
-            continue;
-        };
-        let rivals: Vec<&PoolName> =
-            selecting.take_while(|pool| pool.priority == first.priority).map(|pool| &pool.name).collect();
-        if rivals.is_empty() {
-            membership.pools.entry(&first.name).or_default().push(name);
-        } else {
-            membership.contested.insert(name, std::iter::once(&first.name).chain(rivals).collect());
+        let claimants = claimants(&by_priority, node);
+        match claimants.as_slice() {
+            [] => membership.unpooled.push(name),
+            [pool] => membership.pools.entry(pool).or_default().push(name),
+            _ => {
+                membership.contested.insert(name, claimants);
+            }
         }
     }
     membership
+}
+
+/// The pools, the highest priority first.
+fn by_priority(desired: &Desired) -> Vec<&Pool> {
+    let mut pools: Vec<&Pool> = desired.pools.values().collect();
+    // Stable: pools of equal priority stay in the order of their names.
+    pools.sort_by_key(|pool| std::cmp::Reverse(pool.priority));
+    pools
+}
+
+/// The pools of the highest priority that select the node: none, the one that it belongs to, or several that contest it.
+fn claimants<'a>(by_priority: &[&'a Pool], node: &Node) -> Vec<&'a PoolName> {
+    let mut selecting = by_priority.iter().filter(|pool| pool.selector.matches(&node.labels)).peekable();
+    let highest = selecting.peek().map(|pool| pool.priority);
+    selecting.take_while(|pool| Some(pool.priority) == highest).map(|pool| &pool.name).collect()
 }

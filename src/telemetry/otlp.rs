@@ -22,7 +22,7 @@ use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::{HttpClient, HttpError};
-use opentelemetry_otlp::{Protocol, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
@@ -160,18 +160,26 @@ fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     receiver
 }
 
-fn send_spans(spans: (Vec<SpanData>, usize), resource: &Resource, to: &Signal, handle: &Handle) -> Result<(), String> {
-    let (mut spans, dropped) = spans;
-    let trouble = Trouble::default();
-    let mut exporter = opentelemetry_otlp::SpanExporter::builder()
-        .with_http()
-        .with_http_client(Hyper::new(to, handle, &trouble)?)
+/// An exporter, of whatever it exports, that sends to this collector.
+fn reaching<E: WithExportConfig + WithHttpConfig>(
+    exporter: E,
+    to: &Signal,
+    handle: &Handle,
+    trouble: &Trouble,
+) -> Result<E, String> {
+    Ok(exporter
+        .with_http_client(Hyper::new(to, handle, trouble)?)
         .with_headers(to.headers.clone().into_iter().collect())
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(to.endpoint.to_string())
-        .with_timeout(to.timeout)
-        .build()
-        .map_err(|error| error.to_string())?;
+        .with_timeout(to.timeout))
+}
+
+fn send_spans(spans: (Vec<SpanData>, usize), resource: &Resource, to: &Signal, handle: &Handle) -> Result<(), String> {
+    let (mut spans, dropped) = spans;
+    let trouble = Trouble::default();
+    let exporter = reaching(opentelemetry_otlp::SpanExporter::builder().with_http(), to, handle, &trouble)?;
+    let mut exporter = exporter.build().map_err(|error| error.to_string())?;
     exporter.set_resource(resource);
     while !spans.is_empty() {
         let batch: Vec<SpanData> = spans.drain(..spans.len().min(BATCH)).collect();
@@ -182,15 +190,8 @@ fn send_spans(spans: (Vec<SpanData>, usize), resource: &Resource, to: &Signal, h
 
 fn send_metrics(samples: Vec<Sample>, resource: Resource, to: &Signal, handle: &Handle) -> Result<(), String> {
     let trouble = Trouble::default();
-    let exporter = opentelemetry_otlp::MetricExporter::builder()
-        .with_http()
-        .with_http_client(Hyper::new(to, handle, &trouble)?)
-        .with_headers(to.headers.clone().into_iter().collect())
-        .with_protocol(Protocol::HttpBinary)
-        .with_endpoint(to.endpoint.to_string())
-        .with_timeout(to.timeout)
-        .build()
-        .map_err(|error| error.to_string())?;
+    let exporter = reaching(opentelemetry_otlp::MetricExporter::builder().with_http(), to, handle, &trouble)?;
+    let exporter = exporter.build().map_err(|error| error.to_string())?;
     // It sends when it is asked to, and never of its own accord.
     let reader = PeriodicReader::builder(exporter).with_interval(Duration::from_secs(24 * 3600)).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).with_resource(resource).build();
