@@ -9,24 +9,36 @@ use std::process::{ExitCode, Termination as _};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+mod abort;
 mod actions;
 mod against;
 mod agent;
+mod capture;
 mod cluster_args;
 mod completions;
 mod crd;
 mod diff;
+mod doctor;
 mod exit;
 mod explain;
 mod failure;
+mod fleet_args;
 mod git_args;
+mod history;
+mod init;
 mod install;
 mod logging;
+mod man;
 mod observe;
 mod output;
+mod pause;
 mod plan_file;
+mod prune;
 mod reports;
 mod repository_args;
+mod reset;
+mod resume;
+mod rollback;
 mod run;
 mod sandbox;
 mod schema;
@@ -73,11 +85,21 @@ const GLOBAL: &str = "Global options";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Args),
+    Capture(capture::Args),
     Validate(validate::Args),
     Diff(diff::Args),
     Sync(sync::Args),
     Verify(verify::Args),
     Status(status::Args),
+    Doctor(doctor::Args),
+    History(history::Args),
+    Rollback(rollback::Args),
+    Pause(pause::Args),
+    Resume(resume::Args),
+    Abort(abort::Args),
+    Reset(reset::Args),
+    Prune(prune::Args),
     Agent(Box<agent::Args>),
     Install(install::Args),
     Sandbox(sandbox::Args),
@@ -85,6 +107,7 @@ enum Command {
     Schema(schema::Args),
     Crd(crd::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 impl Command {
@@ -196,6 +219,17 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Sync(args) => block_on(run::unless_ended(sync::run(&args, format?, cli.verbose, terminal))),
         Command::Verify(args) => block_on(run::unless_ended(verify::run(&args, format?, cli.verbose, terminal))),
         Command::Status(args) => block_on(status::run(&args, format?, terminal)),
+        Command::Init(args) => block_on(run::unless_ended(init::run(&args, format?, terminal))),
+        Command::Capture(args) => block_on(run::unless_ended(capture::run(&args, format?, terminal))),
+        Command::Doctor(args) => block_on(run::unless_ended(doctor::run(&args, format?, terminal))),
+        Command::History(args) => block_on(run::unless_ended(history::run(&args, format?, terminal))),
+        Command::Rollback(args) => block_on(run::unless_ended(rollback::run(&args, format?, cli.verbose, terminal))),
+        Command::Pause(args) => block_on(run::unless_ended(pause::run(&args, format?, terminal))),
+        Command::Resume(args) => block_on(run::unless_ended(resume::run(&args, format?, terminal))),
+        Command::Abort(args) => block_on(run::unless_ended(abort::run(&args, format?, terminal))),
+        Command::Reset(args) => block_on(run::unless_ended(reset::run(&args, format?, cli.verbose, terminal))),
+        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, terminal))),
+        Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
         Command::Agent(args) => block_on_one(agent::run(*args, format?, terminal)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),
         Command::Sandbox(args) => format.and_then(|_| block_on(sandbox::run(&args, terminal))),

@@ -4,6 +4,7 @@
 //! Who may take it is [`decide`], which is pure. The rest is optimistic concurrency on the Lease's resourceVersion, as in
 //! client-go's leader election. All times are the server's, so that two machines with different clocks agree.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
@@ -75,6 +76,8 @@ pub struct LeaseView {
     pub transitions: i64,
     /// Version of the object.
     pub resource_version: String,
+    /// Its annotations. [`Orders`](crate::observed::Orders) are among them.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// What may be done about a Lease.
@@ -174,6 +177,8 @@ struct Record<'a> {
     acquired: Timestamp,
     renewed: Timestamp,
     transitions: i64,
+    /// Kept from the version that was read: a Lease is replaced whole.
+    annotations: &'a BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -208,6 +213,7 @@ impl WireLease {
             renewed: spec.renew_time,
             transitions: spec.lease_transitions.unwrap_or_default(),
             resource_version: self.metadata.resource_version.unwrap_or_default(),
+            annotations: self.metadata.annotations.unwrap_or_default(),
         }
     }
 }
@@ -241,6 +247,7 @@ impl LeaseRequests {
             "namespace": self.options.namespace,
             "resourceVersion": over.unwrap_or_default(),
             "labels": {MANAGED_BY_LABEL: MANAGER, FLEET_LABEL: self.options.fleet.as_str()},
+            "annotations": record.annotations,
         });
         let (operation, method) = match over {
             Some(_) => (self.operation(Verb::Update), Method::PUT),
@@ -265,6 +272,19 @@ impl LeaseRequests {
     }
 }
 
+/// The Lease of a fleet as it is, or `None` while there is none: who holds the lock, and what is ordered.
+///
+/// # Errors
+/// Every [`ClusterError`] of a request but `NotFound`.
+pub async fn look(
+    reader: &ClusterReader,
+    namespace: &str,
+    fleet: &FleetName,
+) -> Result<Option<LeaseView>, ClusterError> {
+    let options = LockOptions::new(namespace, fleet.clone(), String::new());
+    LeaseRequests { transport: reader.transport.clone(), options }.get().await
+}
+
 /// Takes the lock of a fleet, and keeps it until it is released.
 ///
 /// # Errors
@@ -272,6 +292,7 @@ impl LeaseRequests {
 pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<HeldLock, LockError> {
     let requests = LeaseRequests { transport: reader.transport.clone(), options };
     let me = requests.options.identity.as_str();
+    let none = BTreeMap::new();
     let mut waited = Duration::ZERO;
     let mut races = 0;
     loop {
@@ -283,6 +304,7 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
             acquired: now,
             renewed: now,
             transitions,
+            annotations: existing.as_ref().map_or(&none, |lease| &lease.annotations),
         };
         let attempt = match (decide(existing.as_ref(), me, now), &existing) {
             (Acquire::TakeOver(reason), Some(lease)) => {
@@ -341,6 +363,7 @@ mod tests {
             renewed: Some(at(renewed)),
             transitions: 3,
             resource_version: "7".to_owned(),
+            annotations: BTreeMap::new(),
         }
     }
 

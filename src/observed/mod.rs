@@ -12,8 +12,10 @@ use crate::contract::{ConfigSource, ConfigStatus};
 use crate::kubelet::pod_range::PodRange;
 use crate::names::{FleetName, NodeName, PoolName};
 
+pub mod orders;
 pub mod version;
 
+pub use orders::{Abort, Orders, Pause};
 pub use version::{KubeletVersion, ServerVersion};
 
 /// Label that marks what a tool manages (Kubernetes recommended labels).
@@ -42,6 +44,8 @@ pub struct Observed {
     pub versions: ListVersions,
     /// ConfigMaps that were fetched whole. `None`: it does not exist.
     pub contents: BTreeMap<ConfigMapKey, Option<FetchedConfigMap>>,
+    /// What people have ordered of the fleet.
+    pub orders: Orders,
 }
 
 /// The versions of lists, each as the server calls it.

@@ -176,9 +176,16 @@ impl Keeper {
         }
     }
 
-    fn record<'a>(&self, holder: &'a str, duration: Duration, renewed: Timestamp) -> Record<'a> {
+    fn record<'a>(&'a self, holder: &'a str, duration: Duration, renewed: Timestamp) -> Record<'a> {
         let acquired = self.lease.acquired.unwrap_or(renewed);
-        Record { holder, duration, acquired, renewed, transitions: self.lease.transitions }
+        Record {
+            holder,
+            duration,
+            acquired,
+            renewed,
+            transitions: self.lease.transitions,
+            annotations: &self.lease.annotations,
+        }
     }
 
     /// Gives the Lease up as client-go does: nobody's, and about to expire.
@@ -190,6 +197,8 @@ impl Keeper {
             // A renewal may have been under way when the end came.
             Err(ClusterError::Conflict { .. }) => match requests.get().await? {
                 Some(lease) if lease.holder.as_deref() == Some(&requests.options.identity) => {
+                    // What was ordered meanwhile stays.
+                    let record = Record { annotations: &lease.annotations, ..record };
                     requests.write(record, Some(&lease.resource_version)).await.map(drop)
                 }
                 _ => Ok(()),

@@ -1,0 +1,17 @@
+//! `nodecfg prune`: deletes ConfigMaps that nothing refers to.
+
+use super::cluster_args::ClusterArgs;
+use super::{Exit, Failure, Terminal};
+use crate::report::Format;
+
+/// Delete the ConfigMaps of a fleet that nothing refers to any more.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let _ = (&args.cluster, format, terminal);
+    Err(Failure::usage("not there yet", "wait"))
+}

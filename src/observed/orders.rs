@@ -1,0 +1,112 @@
+//! What people have ordered of a fleet from a command line: pools to hold as they are, and a rollout to stop.
+//!
+//! Orders are kept as annotations of the fleet's Lease, beside the lock: whoever rolls out reads them there, and holds the
+//! Lease's version while doing so. Pure: what the annotations say, and what they are to say.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::names::PoolName;
+
+/// Annotation that holds the paused pools: a JSON object of [`Pause`]s by pool.
+pub const PAUSES_ANNOTATION: &str = "nodecfg.dev/pauses";
+/// Annotation that asks the holder of the lock to stop: a JSON object, [`Abort`].
+pub const ABORT_ANNOTATION: &str = "nodecfg.dev/abort";
+
+/// Everything that is ordered of a fleet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Orders {
+    /// The pools that are held as they are.
+    pub pauses: BTreeMap<PoolName, Pause>,
+    /// That the rollout of one holder stops.
+    pub abort: Option<Abort>,
+}
+
+/// A pool is held as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    /// Who wants that: the user as the API server knows them, or else as their machine does.
+    pub by: String,
+    /// Since when.
+    pub at: Timestamp,
+    /// Why.
+    pub reason: String,
+}
+
+/// The rollout of one holder of the lock stops.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Abort {
+    /// Whose rollout: the identity that holds the lock. Nobody else's.
+    pub holder: String,
+    /// Who wants that.
+    pub by: String,
+    /// Since when.
+    pub at: Timestamp,
+    /// Why, if they said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether nodes that have not converged are pointed back at what they had.
+    #[serde(default)]
+    pub back: bool,
+}
+
+impl Orders {
+    /// What the annotations of a Lease say.
+    ///
+    /// # Errors
+    /// What cannot be understood, with the annotation that it stands in: an order must not be overlooked because it is garbled.
+    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, String> {
+        let told = |name: &str, error: serde_json::Error| format!("the annotation {name} cannot be read: {error}");
+        let pauses = annotations.get(PAUSES_ANNOTATION).map(|text| serde_json::from_str(text));
+        let abort = annotations.get(ABORT_ANNOTATION).map(|text| serde_json::from_str(text));
+        Ok(Self {
+            pauses: pauses.transpose().map_err(|error| told(PAUSES_ANNOTATION, error))?.unwrap_or_default(),
+            abort: abort.transpose().map_err(|error| told(ABORT_ANNOTATION, error))?,
+        })
+    }
+
+    /// Writes itself into the annotations of a Lease; all others stay.
+    pub fn write(&self, annotations: &mut BTreeMap<String, String>) {
+        let pauses = (!self.pauses.is_empty()).then(|| serde_json::to_string(&self.pauses).unwrap_or_default());
+        let abort = self.abort.as_ref().map(|abort| serde_json::to_string(abort).unwrap_or_default());
+        for (name, value) in [(PAUSES_ANNOTATION, pauses), (ABORT_ANNOTATION, abort)] {
+            match value {
+                Some(value) => annotations.insert(name.to_owned(), value),
+                None => annotations.remove(name),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_others_stay() {
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let pause = Pause { by: "ada".to_owned(), at, reason: "disks \"full\"".to_owned() };
+        let orders = Orders {
+            pauses: [(PoolName::new("gpu").unwrap(), pause)].into(),
+            abort: Some(Abort { holder: "ci_1".to_owned(), by: "ada".to_owned(), at, reason: None, back: true }),
+        };
+        let mut annotations = BTreeMap::from([("other".to_owned(), "x".to_owned())]);
+        orders.write(&mut annotations);
+        assert_eq!(Orders::read(&annotations), Ok(orders));
+        Orders::default().write(&mut annotations);
+        assert_eq!(annotations, BTreeMap::from([("other".to_owned(), "x".to_owned())]));
+        assert_eq!(Orders::read(&annotations), Ok(Orders::default()));
+    }
+
+    #[test]
+    fn a_garbled_order_is_an_error() {
+        for name in [PAUSES_ANNOTATION, ABORT_ANNOTATION] {
+            let problem = Orders::read(&[(name.to_owned(), "{".to_owned())].into()).unwrap_err();
+            assert!(problem.contains(name), "{problem}");
+        }
+    }
+}
