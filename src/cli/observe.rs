@@ -1,5 +1,7 @@
 //! From a repository and a cluster to a checked plan: what `diff`, `sync` and `verify` have in common.
 
+use std::collections::BTreeSet;
+
 use tracing::Instrument as _;
 
 use super::Failure;
@@ -70,6 +72,7 @@ pub(super) struct Allowances {
 
 impl Allowances {
     pub(super) fn options(self, namespace: NamespaceName, gate: Gate) -> Options {
-        Options { namespace, take_over: self.take_over, allow_empty: self.allow_empty, gate }
+        let (take_over, allow_empty) = (self.take_over, self.allow_empty);
+        Options { namespace, take_over, allow_empty, gate, despite_pause: BTreeSet::new() }
     }
 }

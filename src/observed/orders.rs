@@ -4,6 +4,7 @@
 //! Lease's version while doing so. Pure: what the annotations say, and what they are to say.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,21 @@ pub struct Pause {
     pub at: Timestamp,
     /// Why.
     pub reason: String,
+}
+
+/// What somebody typed, on one line and without what would steer a terminal.
+fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_control() || c.is_whitespace())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+impl fmt::Display for Pause {
+    /// By whom, since when, and why: on one line, whatever was typed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "by {} since {:.0}, {}", one_line(&self.by), self.at, one_line(&self.reason))
+    }
 }
 
 /// The rollout of one holder of the lock stops.
