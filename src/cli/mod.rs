@@ -30,6 +30,7 @@ mod install;
 mod logging;
 mod man;
 mod observe;
+mod order_args;
 mod output;
 mod pause;
 mod plan_file;

@@ -30,6 +30,7 @@ pub mod retry;
 mod sandbox_tests;
 mod transport;
 pub mod watch;
+mod whoami;
 mod wire;
 pub mod writer;
 

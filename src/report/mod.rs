@@ -17,6 +17,7 @@ pub mod field;
 pub mod findings;
 pub mod installation;
 mod markdown;
+pub mod orders;
 pub mod outcome;
 pub mod progress;
 pub mod review;

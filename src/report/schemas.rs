@@ -10,6 +10,7 @@ use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
 use super::installation::Installed;
+use super::orders::{Aborted, PoolOrders};
 use super::outcome::Ended;
 use super::progress::Scene;
 use super::review::Diff;
@@ -31,6 +32,8 @@ pub fn schema(output: Output) -> Value {
         Output::Installation => of::<Document<Installed<'_>>>("installation"),
         Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
         Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
+        Output::PoolOrders => of::<Document<PoolOrders>>("pool-orders"),
+        Output::Abort => of::<Document<Aborted>>("abort"),
         Output::Error => of::<Document<ErrorReport<'_>>>("error"),
     }
 }
@@ -54,6 +57,10 @@ pub enum Output {
     AgentStatus,
     /// By `agent --once`.
     AgentPass,
+    /// By `pause` and `resume`.
+    PoolOrders,
+    /// By `abort`.
+    Abort,
     /// By every command that cannot do its work.
     Error,
 }
