@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::cluster_args::parse_duration;
 use super::order_args::{OrderArgs, Place, holder, parse_reason};
 use super::{Exit, Failure, Terminal};
-use crate::cluster::lease::{self, Acquire, Desk, decide};
+use crate::cluster::lease::{self, Acquire, LeaseView, decide};
 use crate::observed::Abort;
 use crate::report::document::Document;
 use crate::report::orders::{self, AbortResult, Aborted, Holder};
@@ -43,7 +45,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let place = args.order.place().await?;
     let by = place.who().await?;
     let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
-        let Holder { identity, .. } = holder(desk)?;
+        let Holder { identity, .. } = holder(desk.view.as_ref(), desk.now)?;
         let mut orders = desk.orders.clone();
         let reason = args.reason.clone();
         let abort = Abort { holder: identity, by: by.clone(), at: desk.now, reason, back: args.back };
@@ -54,7 +56,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         fleet: place.fleet.clone(),
         namespace: place.namespace.clone(),
         result: AbortResult::NothingRuns,
-        holder: holder(&desk),
+        holder: holder(desk.view.as_ref(), desk.now),
         expired: None,
         order: None,
         seconds: 0.0,
@@ -66,7 +68,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         }
         let waited = wait(&place, &running, args.timeout).await?;
         (told.result, told.expired, told.seconds) = waited;
-    } else if let Some((dead, expired)) = dead(&desk) {
+    } else if let Some((dead, expired)) = dead(desk.view.as_ref(), desk.now) {
         told.result = AbortResult::HolderDied;
         (told.holder, told.expired) = (Some(dead), expired);
     }
@@ -85,13 +87,13 @@ async fn wait(
     place: &Place,
     running: &Holder,
     timeout: Duration,
-) -> Result<(AbortResult, Option<jiff::Timestamp>, f64), Failure> {
+) -> Result<(AbortResult, Option<Timestamp>, f64), Failure> {
     let mut waited = Duration::ZERO;
     loop {
         // What is ordered does not matter any more: it may be garbled by now.
         let view = lease::look(&place.reader, place.namespace.as_str(), &place.fleet).await?;
-        let desk = Desk { lease: String::new(), view, orders: Default::default(), now: place.reader.server_time() };
-        let (still, dead) = (holder(&desk), dead(&desk));
+        let now = place.reader.server_time();
+        let (still, dead) = (holder(view.as_ref(), now), dead(view.as_ref(), now));
         let same = |found: &Holder| found.identity == running.identity;
         let result = match (still.as_ref(), &dead) {
             (_, Some((found, expired))) if same(found) => Some((AbortResult::HolderDied, *expired)),
@@ -113,9 +115,9 @@ async fn wait(
 }
 
 /// Who held the lock and did not give it up, and until when it was held.
-fn dead(desk: &Desk) -> Option<(Holder, Option<jiff::Timestamp>)> {
-    let view = desk.view.as_ref()?;
-    let Acquire::TakeOver(lease::Reason::Expired(identity)) = decide(Some(view), "", desk.now) else { return None };
+fn dead(view: Option<&LeaseView>, now: Timestamp) -> Option<(Holder, Option<Timestamp>)> {
+    let view = view?;
+    let Acquire::TakeOver(lease::Reason::Expired(identity)) = decide(Some(view), "", now) else { return None };
     let expired = view.renewed.zip(view.duration).and_then(|(renewed, held)| renewed.checked_add(held).ok());
     Some((Holder { identity, since: view.acquired }, expired))
 }

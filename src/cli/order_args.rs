@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
 use super::Failure;
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::fleet_args::FleetArgs;
-use crate::cluster::lease::{Acquire, Desk, decide};
+use crate::cluster::lease::{Acquire, LeaseView, decide};
 use crate::cluster::{ClusterReader, LabelKeys};
 use crate::names::{FleetName, NamespaceName, PoolName};
 use crate::observed::orders::one_line;
@@ -81,8 +83,8 @@ impl Place {
 }
 
 /// Who holds the lock, unless they have died.
-pub(super) fn holder(desk: &Desk) -> Option<Holder> {
-    match decide(desk.view.as_ref(), "", desk.now) {
+pub(super) fn holder(view: Option<&LeaseView>, now: Timestamp) -> Option<Holder> {
+    match decide(view, "", now) {
         Acquire::HeldBy { holder, since, .. } => Some(Holder { identity: holder, since }),
         Acquire::Create | Acquire::TakeOver(_) => None,
     }

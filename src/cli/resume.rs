@@ -60,7 +60,12 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let mut pools: Vec<PoolOrder> = args.pools.iter().map(order).collect();
     pools.sort_by(|a, b| a.pool.cmp(&b.pool));
     pools.dedup_by(|a, b| a.pool == b.pool);
-    let told = PoolOrders { fleet: place.fleet, namespace: place.namespace, pools, running: holder(&desk) };
+    let told = PoolOrders {
+        fleet: place.fleet,
+        namespace: place.namespace,
+        pools,
+        running: holder(desk.view.as_ref(), desk.now),
+    };
     show(&told, format, terminal)?;
     Ok(Exit::Done)
 }
