@@ -162,7 +162,7 @@ impl Failure {
         }
     }
 
-    fn exit(&self) -> Exit {
+    pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. }
             | Self::Violations(_)
@@ -292,10 +292,15 @@ impl Failure {
         }
     }
 
+    /// What is wrong and the way out, in words.
+    pub(super) fn told(&self) -> Vec<ErrorMessage> {
+        let error = |Message { code, text, help }| ErrorMessage { code, message: text, help };
+        self.messages().into_iter().map(error).collect()
+    }
+
     /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, and `validation` of an invalid repository.
     pub(super) fn document(&self) -> serde_json::Result<Value> {
-        let errors =
-            self.messages().into_iter().map(|Message { code, text, help }| ErrorMessage { code, message: text, help });
+        let errors = self.told();
         let validation = match self {
             Self::Invalid { findings, snapshot } => Some(findings::by_file(snapshot, findings)),
             _ => None,
@@ -305,7 +310,7 @@ impl Failure {
             _ => Vec::new(),
         };
         let exit_code = self.exit() as u8;
-        Document::value(ErrorReport { exit_code, errors: errors.collect(), validation, differences })
+        Document::value(ErrorReport { exit_code, errors, validation, differences })
     }
 
     fn write_document(&self, terminal: &mut Terminal, format: Format) -> io::Result<()> {

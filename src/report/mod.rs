@@ -15,6 +15,7 @@ pub mod error;
 pub mod explain;
 pub mod field;
 pub mod findings;
+pub mod html;
 pub mod installation;
 mod markdown;
 pub mod orders;
