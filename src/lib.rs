@@ -12,6 +12,7 @@ pub mod clock;
 pub mod cluster;
 pub mod contract;
 pub mod desired;
+pub mod doctor;
 pub mod document;
 pub mod finding;
 pub mod install;

@@ -9,6 +9,7 @@ use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
 use crate::cluster::lease::OrderError;
 use crate::cluster::{ClusterError, ConnectError, LockError};
+use crate::doctor::{Ending, Trouble};
 use crate::finding::{Finding, Severity};
 use crate::plan::saved::Difference;
 use crate::plan::{Problem, Violation};
@@ -59,6 +60,34 @@ pub(super) enum Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
+    }
+}
+
+impl From<Ending> for Exit {
+    /// As a sync ends over it.
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::BadRepository | Ending::NoPlan => Self::InvalidRepository,
+            Ending::Cluster | Ending::InTheWay => Self::Cluster,
+            Ending::Locked => Self::Locked,
+            Ending::LeftOut => Self::NotConverged,
+        }
+    }
+}
+
+impl Trouble {
+    /// What a check-up tells of a failure: the first of its messages, and how many more there are.
+    pub(super) fn of(failure: &Failure) -> Self {
+        let mut messages = failure.messages().into_iter();
+        let Message { code, text, help } =
+            messages.next().unwrap_or(Message { code: String::new(), text: String::new(), help: String::new() });
+        let more = messages.count();
+        let message = if more > 0 { format!("{text}, and {} more", report::count(more, "error")) } else { text };
+        let help = match failure {
+            Failure::Invalid { .. } => format!("{help}\nnodecfg validate shows every finding").trim().to_owned(),
+            _ => help,
+        };
+        Self { code, message, help }
     }
 }
 
@@ -173,18 +202,11 @@ impl Failure {
             Self::Repository(error) if matches!(**error, RepositoryError::NothingSigned { .. }) => Exit::Failed,
             Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
             Self::Problems { problems, .. } => {
-                let repository = |problem: &Problem| {
-                    matches!(
-                        problem,
-                        Problem::NoPools
-                            | Problem::NothingSelected { .. }
-                            | Problem::PoolLostItsNodes { .. }
-                            | Problem::Contested { .. }
-                            | Problem::Refused { .. }
-                            | Problem::TooDisruptive { .. }
-                    )
-                };
-                if problems.iter().any(repository) { Exit::InvalidRepository } else { Exit::Cluster }
+                if problems.iter().any(Problem::is_of_repository) {
+                    Exit::InvalidRepository
+                } else {
+                    Exit::Cluster
+                }
             }
             Self::Cluster(ClusterError::LockLost { .. }) => Exit::Locked,
             Self::Connect(_) | Self::Cluster(_) | Self::Orders(_) => Exit::Cluster,

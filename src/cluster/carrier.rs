@@ -17,7 +17,8 @@ use super::watch::NodeEvent;
 use super::wire::WireOwner;
 use crate::contract::{ConfigSource, ConfigStatus};
 use crate::names::NodeName;
-use crate::observed::{Node, NodeHalf};
+use crate::nodeconfig::ReportingAgent;
+use crate::observed::{AgentSign, Node, NodeHalf};
 
 /// How long an agent may take until it reports on a NodeConfig that is new. It reports within a second of seeing one; one
 /// that is just being installed, or whose watch is just being made anew, takes a little longer.
@@ -59,6 +60,8 @@ struct WireSpec {
 struct WireStatus {
     #[serde(default)]
     config: Option<ConfigStatus>,
+    #[serde(default)]
+    agent: Option<ReportingAgent>,
 }
 
 /// What is kept of a NodeConfig.
@@ -85,6 +88,12 @@ struct Owner {
 }
 
 impl WireNodeConfig {
+    /// What its agent says of itself.
+    pub(super) fn agent(&self) -> Option<AgentSign> {
+        let agent = self.status.as_ref()?.agent.as_ref()?;
+        Some(AgentSign { version: agent.version.clone(), heard: agent.heard_at.parse().ok() })
+    }
+
     /// What is kept of it. `None`: its name is none of a Node.
     pub(super) fn into_carrier(self) -> Option<Carrier> {
         let owners = self.metadata.owner_references.unwrap_or_default().into_iter();

@@ -10,6 +10,7 @@ pub mod binding;
 mod carrier;
 mod carrier_writer;
 mod configz;
+pub mod checkup;
 pub mod connect;
 pub mod error;
 mod failure;

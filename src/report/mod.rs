@@ -9,6 +9,7 @@ pub mod agent_pass;
 pub mod agent_status;
 pub mod bars;
 pub mod codes;
+pub mod doctor;
 pub mod document;
 pub mod ending;
 pub mod error;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
+use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
@@ -28,6 +29,7 @@ pub fn schema(output: Output) -> Value {
         Output::Diff => of::<Document<Diff<'_>>>("diff"),
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
+        Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
         Output::Installation => of::<Document<Installed<'_>>>("installation"),
         Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
@@ -49,6 +51,8 @@ pub enum Output {
     Events,
     /// By `status`.
     Status,
+    /// By `doctor`.
+    Doctor,
     /// By `explain`.
     Explanation,
     /// By `install`.
