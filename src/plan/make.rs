@@ -116,7 +116,7 @@ pub fn redecide(
     Some(decision)
 }
 
-fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
+pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     match target {
         PoolTarget::Local => None,
         PoolTarget::Config(rendered) => Some(rendered.hash),
