@@ -29,5 +29,6 @@ pub mod review;
 pub mod rollout;
 pub mod sandbox;
 pub mod spelling;
+pub mod status;
 pub mod telemetry;
 pub mod verdict;
