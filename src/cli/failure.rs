@@ -9,6 +9,7 @@ use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
 use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::finding::{Finding, Severity};
+use crate::names::NodeName;
 use crate::plan::saved::Difference;
 use crate::plan::{Problem, Violation};
 use crate::report::document::Document;
@@ -31,6 +32,10 @@ pub(super) enum Failure {
     Connect(ConnectError),
     /// The cluster refused or failed.
     Cluster(ClusterError),
+    /// Not one of the nodes that were asked has answered.
+    Nodes(Vec<ClusterError>),
+    /// There is no such node.
+    UnknownNode { node: NodeName, help: String },
     /// Another sync holds the lock, or it could not be taken.
     Lock(LockError),
     /// A signal came before anything was changed.
@@ -139,7 +144,7 @@ impl Failure {
             Self::Invalid { .. } => RunFailure::Invalid,
             Self::Connect(_) => RunFailure::NoCluster,
             Self::Cluster(ClusterError::LockLost { .. }) | Self::Lock(_) => RunFailure::Locked,
-            Self::Cluster(_) => RunFailure::Cluster,
+            Self::Cluster(_) | Self::Nodes(_) | Self::UnknownNode { .. } => RunFailure::Cluster,
             Self::Interrupted => RunFailure::Interrupted,
             Self::Problems { .. } => RunFailure::NoPlan,
             Self::Stale { .. } => RunFailure::StalePlan,
@@ -175,7 +180,8 @@ impl Failure {
                 if problems.iter().any(repository) { Exit::InvalidRepository } else { Exit::Cluster }
             }
             Self::Cluster(ClusterError::LockLost { .. }) => Exit::Locked,
-            Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
+            Self::Connect(_) | Self::Cluster(_) | Self::Nodes(_) => Exit::Cluster,
+            Self::UnknownNode { .. } => Exit::Failed,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
             Self::PlanFile { error, .. } => error.exit(),
@@ -193,6 +199,11 @@ impl Failure {
             }
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
+            Self::Nodes(errors) => errors
+                .iter()
+                .map(|error| Message { code: error.code().to_owned(), text: error.to_string(), help: error.help() })
+                .collect(),
+            Self::UnknownNode { node, help } => one("unknown-node", format!("there is no node {node}"), help.clone()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
             Self::Interrupted => one(
                 "interrupted",

@@ -45,6 +45,10 @@ enum Kind {
     Status,
     /// What `explain -o json` writes.
     Explanation,
+    /// What `init -o json` writes.
+    Initialization,
+    /// What `capture -o json` writes.
+    Capture,
     /// What `install -o json` writes.
     Installation,
     /// What `agent status -o json` writes.
@@ -72,6 +76,8 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
         Kind::Explanation => schemas::schema(Output::Explanation),
+        Kind::Initialization => schemas::schema(Output::Initialization),
+        Kind::Capture => schemas::schema(Output::Capture),
         Kind::Installation => schemas::schema(Output::Installation),
         Kind::AgentStatus => schemas::schema(Output::AgentStatus),
         Kind::AgentPass => schemas::schema(Output::AgentPass),

@@ -6,9 +6,11 @@ use serde_json::Value;
 
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
+use super::capture::Capture;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
+use super::initialization::Initialization;
 use super::installation::Installed;
 use super::outcome::Ended;
 use super::progress::Scene;
@@ -28,6 +30,8 @@ pub fn schema(output: Output) -> Value {
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
+        Output::Initialization => of::<Document<Initialization>>("initialization"),
+        Output::Capture => of::<Document<Capture<'_>>>("capture"),
         Output::Installation => of::<Document<Installed<'_>>>("installation"),
         Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
         Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
@@ -48,6 +52,10 @@ pub enum Output {
     Status,
     /// By `explain`.
     Explanation,
+    /// By `init`.
+    Initialization,
+    /// By `capture`.
+    Capture,
     /// By `install`.
     Installation,
     /// By `agent status`.
