@@ -11,6 +11,7 @@ use crate::cluster::lease::OrderError;
 use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::doctor::{Ending, Trouble};
 use crate::finding::{Finding, Severity};
+use crate::names::NodeName;
 use crate::plan::saved::Difference;
 use crate::plan::{Problem, Violation};
 use crate::report::document::Document;
@@ -33,6 +34,10 @@ pub(super) enum Failure {
     Connect(ConnectError),
     /// The cluster refused or failed.
     Cluster(ClusterError),
+    /// Not one of the nodes that were asked has answered.
+    Nodes(Vec<ClusterError>),
+    /// There is no such node.
+    UnknownNode { node: NodeName, help: String },
     /// Another sync holds the lock, or it could not be taken.
     Lock(LockError),
     /// What is ordered of the fleet cannot be understood.
@@ -180,7 +185,7 @@ impl Failure {
             Self::Invalid { .. } => RunFailure::Invalid,
             Self::Connect(_) => RunFailure::NoCluster,
             Self::Cluster(ClusterError::LockLost { .. }) | Self::Lock(_) => RunFailure::Locked,
-            Self::Cluster(_) | Self::Orders(_) => RunFailure::Cluster,
+            Self::Cluster(_) | Self::Nodes(_) | Self::UnknownNode { .. } | Self::Orders(_) => RunFailure::Cluster,
             Self::Interrupted => RunFailure::Interrupted,
             Self::Problems { .. } => RunFailure::NoPlan,
             Self::Stale { .. } => RunFailure::StalePlan,
@@ -209,7 +214,8 @@ impl Failure {
                 }
             }
             Self::Cluster(ClusterError::LockLost { .. }) => Exit::Locked,
-            Self::Connect(_) | Self::Cluster(_) | Self::Orders(_) => Exit::Cluster,
+            Self::Connect(_) | Self::Cluster(_) | Self::Nodes(_) | Self::Orders(_) => Exit::Cluster,
+            Self::UnknownNode { .. } => Exit::Failed,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
             Self::PlanFile { error, .. } => error.exit(),
@@ -227,6 +233,11 @@ impl Failure {
             }
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
+            Self::Nodes(errors) => errors
+                .iter()
+                .map(|error| Message { code: error.code().to_owned(), text: error.to_string(), help: error.help() })
+                .collect(),
+            Self::UnknownNode { node, help } => one("unknown-node", format!("there is no node {node}"), help.clone()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
             Self::Orders(error) => one("orders", error.to_string(), error.help()),
             Self::Interrupted => one(
