@@ -65,9 +65,8 @@ struct WireStatus {
     #[serde(default)]
     config: Option<ConfigStatus>,
     #[serde(default)]
-<<<<<<< HEAD
     agent: Option<ReportingAgent>,
-=======
+    #[serde(default)]
     conditions: Option<Vec<WireCondition>>,
 }
 
@@ -89,7 +88,6 @@ impl WireStatus {
         let telling = conditions.filter(|condition| matches!(condition.kind.as_str(), SYNCED | ACTIVE));
         telling.filter_map(|condition| condition.last_transition_time.as_ref()?.parse().ok()).max()
     }
->>>>>>> status
 }
 
 /// What is kept of a NodeConfig.

@@ -113,13 +113,10 @@ struct WireCondition {
     kind: String,
     #[serde(default)]
     status: String,
-<<<<<<< HEAD
     #[serde(default, rename = "lastHeartbeatTime")]
     heartbeat: Option<Timestamp>,
-=======
     #[serde(default, rename = "lastTransitionTime")]
     since: Option<Timestamp>,
->>>>>>> status
 }
 
 #[derive(Debug, Default, Deserialize)]

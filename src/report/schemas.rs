@@ -6,11 +6,8 @@ use serde_json::Value;
 
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
-<<<<<<< HEAD
-use super::doctor::Doctor;
-=======
 use super::capture::Capture;
->>>>>>> firstday
+use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
