@@ -1,10 +1,11 @@
 //! What was to be done: for each pool the fields that change, from what to what, by which file and line, and what that does to pods that
 //! run. Facts and words are those of the other reports of a review; values that may be secrets are gone from it already.
 
-use super::document::{MOST, capital, counted, grouped, more};
+use super::document::{MOST, capital, more};
 use super::markup::{Anchor, Attribute, Markup, class};
 use super::page::Page;
 use crate::plan::ChangedField;
+use crate::report::count;
 use crate::report::review::{clipped, words};
 use crate::review::{Changes, PoolReview, Review, Setting};
 
@@ -38,7 +39,7 @@ pub(super) fn write(main: &mut Markup, page: &Page, review: &Review) {
         more(section, changed.len(), "pools that change");
         let settled = review.pools.len() - changed.len();
         if settled > 0 {
-            section.leaf("p", &[class("quiet")], &format!("Nothing changes for {}.", counted(settled, "other pool")));
+            section.leaf("p", &[class("quiet")], &format!("Nothing changes for {}.", count(settled, "other pool")));
         }
     });
     main.line();
@@ -49,7 +50,7 @@ fn write_pool(details: &mut Markup, review: &Review, pool: &PoolReview) {
         summary.leaf("b", &[], pool.name.as_str());
         let mut text = format!(": {}", words::headline(pool));
         if let Some(rollout) = &pool.rollout {
-            text.push_str(&format!(", {} of {}", grouped(rollout.assign), counted(rollout.nodes, "node")));
+            text.push_str(&format!(", {} of {}", rollout.assign, count(rollout.nodes, "node")));
         }
         summary.text(&text);
     });
@@ -109,7 +110,7 @@ fn write_changes(details: &mut Markup, review: &Review, pool: &PoolReview, set: 
         }
     });
     if let Some(rest) = set.fields.len().checked_sub(FIELDS).filter(|rest| *rest > 0) {
-        details.leaf("p", &[class("quiet")], &format!("{} more; `nodecfg diff` has them.", counted(rest, "field")));
+        details.leaf("p", &[class("quiet")], &format!("{} more; `nodecfg diff` has them.", count(rest, "field")));
     }
 }
 

@@ -59,7 +59,7 @@ fn head(html: &mut Markup, page: &Page) {
     html.element("head", &[], |head| {
         head.open("meta", &[Attribute::Fixed("charset", "utf-8")]);
         // Before anything that it is about.
-        head.own("\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-");
+        head.own("\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'sha256-");
         head.digest(digest(&SHA256, STYLE.as_bytes()).as_ref());
         head.own("'; script-src 'sha256-");
         head.digest(digest(&SHA256, SCRIPT.as_bytes()).as_ref());
@@ -138,7 +138,7 @@ pub(super) const MOST: usize = 50;
 /// Says that there are more than are shown.
 pub(super) fn more(markup: &mut Markup, number: usize, what: &str) {
     if let Some(rest) = number.checked_sub(MOST).filter(|rest| *rest > 0) {
-        markup.leaf("p", &[class("quiet")], &format!("{} more {what}; the JSON output has them.", grouped(rest)));
+        markup.leaf("p", &[class("quiet")], &format!("{} more {what}; the JSON output has them.", rest));
     }
 }
 
@@ -151,25 +151,6 @@ fn footer(body: &mut Markup, page: &Page) {
 /// A moment as people read it.
 pub(super) fn time(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
-}
-
-/// A number in groups of three digits.
-pub(super) fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `1 node`, `5,000 nodes`.
-pub(super) fn counted(number: usize, singular: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {singular}{plural}", grouped(number))
 }
 
 /// A sentence from its beginning.

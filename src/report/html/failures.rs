@@ -1,11 +1,12 @@
 //! What failed, in the nodes' own words, and what that means.
 
-use super::document::{MOST, counted, grouped, more};
+use super::document::{MOST, more};
 use super::markup::{Anchor, Attribute, Markup, class};
 use super::page::{Failure, Page, Said};
+use crate::report::count;
 
 /// How many nodes are named.
-const NODES: usize = 40;
+const NODES: usize = 12;
 
 /// Writes the section, where there is something to say.
 pub(super) fn write(main: &mut Markup, page: &Page) {
@@ -25,7 +26,7 @@ pub(super) fn write(main: &mut Markup, page: &Page) {
 
 fn write_one(article: &mut Markup, failure: &Failure, anchors: &super::nodes::Anchors<'_>) {
     let nodes: usize = failure.said.iter().map(|said| said.nodes.len()).sum();
-    article.leaf("h3", &[], &format!("{}: {}", super::document::capital(failure.label), counted(nodes, "node")));
+    article.leaf("h3", &[], &format!("{}: {}", super::document::capital(failure.label), count(nodes, "node")));
     for said in failure.said.iter().take(MOST) {
         article.leaf("blockquote", &[class("words")], &said.words);
         write_nodes(article, said, anchors);
@@ -57,7 +58,7 @@ fn write_nodes(article: &mut Markup, said: &Said, anchors: &super::nodes::Anchor
             }
         }
         if let Some(rest) = said.nodes.len().checked_sub(NODES).filter(|rest| *rest > 0) {
-            line.text(&format!(" and {} more", grouped(rest)));
+            line.text(&format!(" and {} more", rest));
         }
     });
 }

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::document::{counted, grouped};
 use super::markup::{Anchor, Attribute, Drawing, Markup, class};
 use super::page::{Node, Page, Pool, State};
 use crate::names::{NodeName, PoolName};
+use crate::report::count;
 
 /// Up to how many nodes the tables are open from the start.
 const OPEN: usize = 30;
@@ -42,7 +42,7 @@ fn counts<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<(State, usize)> 
 
 fn in_numbers(counts: &[(State, usize)]) -> String {
     let parts: Vec<String> =
-        counts.iter().map(|(state, number)| format!("{} {}", grouped(*number), state.word())).collect();
+        counts.iter().map(|(state, number)| format!("{number} {}", state.word()).replace(' ', "\u{a0}")).collect();
     parts.join(", ")
 }
 
@@ -61,7 +61,7 @@ pub(super) fn write(main: &mut Markup, page: &Page) {
     }
     let total: usize = page.pools.iter().map(|pool| pool.nodes.len()).sum();
     main.element("section", &[Attribute::Id(Anchor::Section("nodes"))], |section| {
-        section.leaf("h2", &[], &format!("Nodes ({})", grouped(total)));
+        section.leaf("h2", &[], &format!("Nodes ({})", total));
         write_legend(section, page);
         let mut number = 0;
         for (index, pool) in page.pools.iter().enumerate() {
@@ -77,7 +77,7 @@ pub(super) fn write(main: &mut Markup, page: &Page) {
 /// All pools in numbers.
 fn write_pools(main: &mut Markup, page: &Page) {
     main.element("section", &[Attribute::Id(Anchor::Section("pools"))], |section| {
-        section.leaf("h2", &[], &format!("Pools ({})", grouped(page.pools.len())));
+        section.leaf("h2", &[], &format!("Pools ({})", page.pools.len()));
         section.element("div", &[class("scroll")], |scroll| {
             scroll.element("table", &[class("pools")], |table| {
                 head(table, &["pool", "nodes", "", "how they are"]);
@@ -97,7 +97,7 @@ fn write_pool_row(row: &mut Markup, index: usize, pool: &Pool) {
         cell.leaf("a", &[Attribute::Href(Anchor::Pool(index))], &name(pool));
     });
     let counts = counts(&pool.nodes);
-    row.leaf("td", &[class("number")], &grouped(pool.nodes.len()));
+    row.leaf("td", &[class("number")], &pool.nodes.len().to_string());
     row.element("td", &[class("bar")], |cell| write_bar(cell, &counts));
     row.element("td", &[], |cell| {
         cell.text(&in_numbers(&counts));
@@ -149,7 +149,7 @@ fn write_legend(section: &mut Markup, page: &Page) {
                     item.element("span", &[class("chip")], |chip| {
                         let mark = [class(state.class()), Attribute::Fixed("aria-hidden", "true")];
                         chip.element("i", &mark, |_| {});
-                        chip.leaf("b", &[], &grouped(number));
+                        chip.leaf("b", &[], &number.to_string());
                         chip.text(" ");
                         chip.text(state.word());
                     });
@@ -157,7 +157,7 @@ fn write_legend(section: &mut Markup, page: &Page) {
             }
         });
         filters.element("label", &[class("search"), Attribute::Fixed("hidden", "")], |label| {
-            label.text("Find ");
+            label.leaf("span", &[], "Find");
             label.open(
                 "input",
                 &[
@@ -183,7 +183,7 @@ fn write_pool(section: &mut Markup, page: &Page, pool: &Pool, first: usize, open
     section.leaf("h3", &[], &name);
     let counts = counts(&pool.nodes);
     section.element("p", &[class("quiet")], |line| {
-        line.text(&counted(pool.nodes.len(), "node"));
+        line.text(&count(pool.nodes.len(), "node"));
         if !counts.is_empty() {
             line.text(&format!(": {}", in_numbers(&counts)));
         }
@@ -203,15 +203,17 @@ fn write_pool(section: &mut Markup, page: &Page, pool: &Pool, first: usize, open
     section.line();
     let details: &[Attribute<'_>] = if open { &[Attribute::Fixed("open", "")] } else { &[] };
     section.element("details", details, |details| {
-        details.leaf("summary", &[], &format!("Table of {}", counted(pool.nodes.len(), "node")));
+        details.leaf("summary", &[], &format!("Table of {}", count(pool.nodes.len(), "node")));
         details.element("div", &[class("scroll")], |scroll| {
             scroll.element("table", &[class("nodes"), Attribute::Label(&title)], |table| {
-                let columns: Vec<&str> =
-                    ["node", "state"].into_iter().chain(page.columns.iter().copied()).chain(["says"]).collect();
+                let says = pool.nodes.iter().any(|node| !node.says.is_empty());
+                let mut columns: Vec<&str> =
+                    ["node", "state"].into_iter().chain(page.columns.iter().copied()).collect();
+                columns.extend(says.then_some("says"));
                 head(table, &columns);
                 table.element("tbody", &[], |body| {
                     for (index, node) in pool.nodes.iter().enumerate() {
-                        write_row(body, node, first + index);
+                        write_row(body, node, first + index, says);
                     }
                 });
             });
@@ -246,7 +248,7 @@ fn write_cell(item: &mut Markup, node: &Node, number: usize, entry: bool) {
     }
 }
 
-fn write_row(body: &mut Markup, node: &Node, number: usize) {
+fn write_row(body: &mut Markup, node: &Node, number: usize, says: bool) {
     let kind = [class(node.state.class()), Attribute::Id(Anchor::Node(number)), Attribute::Fixed("tabindex", "-1")];
     body.element("tr", &kind, |row| {
         row.leaf("th", &[Attribute::Fixed("scope", "row")], node.name.as_str());
@@ -254,7 +256,9 @@ fn write_row(body: &mut Markup, node: &Node, number: usize) {
         for cell in &node.cells {
             row.leaf("td", &[], if cell.is_empty() { "–" } else { cell });
         }
-        row.leaf("td", &[], &node.says);
+        if says {
+            row.leaf("td", &[class("says")], &node.says);
+        }
     });
     body.line();
 }

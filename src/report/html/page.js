@@ -17,7 +17,7 @@
     const parts = Array.from(line.cells).map((value, index) => {
       const part = document.createElement(index === 0 ? "b" : "span");
       const text = value.textContent;
-      part.textContent = index < 2 || index === line.cells.length - 1 ? text : heads[index].textContent + " " + text;
+      part.textContent = index < 2 ? text : heads[index].textContent + " " + text;
       return part;
     });
     detail.replaceChildren(...parts);
@@ -98,7 +98,7 @@
       enter(grid, shown(grid)[0]);
     }
     const some = chosen.size > 0 || words !== "";
-    found.textContent = some ? number.toLocaleString("en") + " of " + total.toLocaleString("en") + " nodes shown" : "";
+    found.textContent = some ? number + " of " + total + " nodes shown" : "";
   };
   for (const chip of all(".legend .chip")) {
     const button = document.createElement("button");

@@ -123,7 +123,7 @@ impl State {
             Self::Astray => "points elsewhere",
             Self::InFlight => "in flight",
             Self::NotStarted => "not started",
-            Self::Skipped => "left alone",
+            Self::Skipped => "skipped",
             Self::Gone => "gone",
             Self::Settled => "as wanted",
             Self::Converged => "converged",

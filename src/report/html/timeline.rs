@@ -1,10 +1,10 @@
 //! How a rollout went over time: a bar for each node where there are few, and where there are many how many were on their way, had
 //! converged or failed.
 
-use super::document::{MOST, counted, grouped, more, time};
+use super::document::{MOST, more, time};
 use super::markup::{Anchor, Attribute, Drawing, Markup, class};
 use super::page::{Span, State, Timeline, Track};
-use crate::report::duration;
+use crate::report::{count, duration};
 
 /// Up to how many nodes each has a bar of its own.
 const BARS: usize = 60;
@@ -63,11 +63,11 @@ fn in_words(track: &Track) -> String {
         took
     };
     let converged = took(State::Converged);
-    let mut parts = vec![format!("{} of {} began", grouped(track.spans.len()), counted(track.total, "node"))];
+    let mut parts = vec![format!("{} of {} began", track.spans.len(), count(track.total, "node"))];
     if let (Some(middle), Some(longest)) = (converged.get(converged.len() / 2), converged.last()) {
         parts.push(format!(
             "{} converged, half of them within {}, the last in {}",
-            grouped(converged.len()),
+            converged.len(),
             duration(*middle),
             duration(*longest)
         ));
@@ -75,7 +75,7 @@ fn in_words(track: &Track) -> String {
     for (end, what) in [(State::Failed, "failed"), (State::InFlight, "still in flight")] {
         let number = took(end).len();
         if number > 0 {
-            parts.push(format!("{} {what}", grouped(number)));
+            parts.push(format!("{number} {what}"));
         }
     }
     parts.join("; ")
@@ -138,7 +138,7 @@ fn write_numbers(section: &mut Markup, timeline: &Timeline, track: &Track) {
                     key.element("i", &[class(state.class())], |_| {});
                     key.text(&format!(" {} ", state.word()));
                 }
-                key.text(&format!("of {}", grouped(track.total)));
+                key.text(&format!("of {}", track.total));
             });
             caption.leaf("span", &[], &duration(timeline.seconds));
         });
