@@ -43,8 +43,14 @@ enum Kind {
     Events,
     /// What `status -o json` writes.
     Status,
+    /// What `doctor -o json` writes.
+    Doctor,
     /// What `explain -o json` writes.
     Explanation,
+    /// What `init -o json` writes.
+    Initialization,
+    /// What `capture -o json` writes.
+    Capture,
     /// What `install -o json` writes.
     Installation,
     /// What `agent status -o json` writes.
@@ -75,7 +81,10 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Diff => schemas::schema(Output::Diff),
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
+        Kind::Doctor => schemas::schema(Output::Doctor),
         Kind::Explanation => schemas::schema(Output::Explanation),
+        Kind::Initialization => schemas::schema(Output::Initialization),
+        Kind::Capture => schemas::schema(Output::Capture),
         Kind::Installation => schemas::schema(Output::Installation),
         Kind::AgentStatus => schemas::schema(Output::AgentStatus),
         Kind::AgentPass => schemas::schema(Output::AgentPass),

@@ -6,9 +6,12 @@ use serde_json::Value;
 
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
+use super::capture::Capture;
+use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
+use super::initialization::Initialization;
 use super::installation::Installed;
 use super::orders::{Aborted, PoolOrders};
 use super::outcome::Ended;
@@ -28,7 +31,10 @@ pub fn schema(output: Output) -> Value {
         Output::Diff => of::<Document<Diff<'_>>>("diff"),
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
+        Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
+        Output::Initialization => of::<Document<Initialization>>("initialization"),
+        Output::Capture => of::<Document<Capture<'_>>>("capture"),
         Output::Installation => of::<Document<Installed<'_>>>("installation"),
         Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
         Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
@@ -49,8 +55,14 @@ pub enum Output {
     Events,
     /// By `status`.
     Status,
+    /// By `doctor`.
+    Doctor,
     /// By `explain`.
     Explanation,
+    /// By `init`.
+    Initialization,
+    /// By `capture`.
+    Capture,
     /// By `install`.
     Installation,
     /// By `agent status`.

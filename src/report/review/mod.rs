@@ -5,7 +5,7 @@ mod document;
 mod markdown;
 mod nodes;
 mod text;
-mod words;
+pub(super) mod words;
 
 pub use document::{Diff, document};
 pub use markdown::{LEAST_CHARS, write as markdown};
