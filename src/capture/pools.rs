@@ -53,10 +53,18 @@ pub struct Group {
 /// Sorts nodes by this label, or by the known one that most of them have, or by their roles. Also says which it was.
 #[must_use]
 pub fn sort(nodes: &BTreeMap<NodeName, Node>, label: Option<&str>) -> (String, Vec<Group>) {
-    let having = |key: &str| nodes.values().filter(|node| node.labels.get(key).is_some_and(|value| !value.is_empty())).count();
-    let known = KNOWN.iter().rev().map(|key| (having(key), *key)).max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
+    let having =
+        |key: &str| nodes.values().filter(|node| node.labels.get(key).is_some_and(|value| !value.is_empty())).count();
+    let known = KNOWN
+        .iter()
+        .rev()
+        .map(|key| (having(key), *key))
+        .max_by_key(|(count, _)| *count)
+        .filter(|(count, _)| *count > 0);
     let (key, picks): (String, Vec<(Picks, &NodeName)>) = match (label, known) {
-        (Some(key), _) | (None, Some((_, key))) => (key.to_owned(), nodes.values().map(|node| (by_label(node, key), &node.name)).collect()),
+        (Some(key), _) | (None, Some((_, key))) => {
+            (key.to_owned(), nodes.values().map(|node| (by_label(node, key), &node.name)).collect())
+        }
         (None, None) => by_role(nodes),
     };
     let mut sorted: BTreeMap<Picks, BTreeSet<NodeName>> = BTreeMap::new();
@@ -84,8 +92,12 @@ fn by_label(node: &Node, key: &str) -> Picks {
 
 fn by_role(nodes: &BTreeMap<NodeName, Node>) -> (String, Vec<(Picks, &NodeName)>) {
     let rank = |role: &str| FIRST_ROLES.iter().position(|first| *first == role).unwrap_or(FIRST_ROLES.len());
-    let keys: BTreeSet<&str> =
-        nodes.values().flat_map(|node| node.labels.keys()).filter(|key| key.starts_with(ROLE)).map(String::as_str).collect();
+    let keys: BTreeSet<&str> = nodes
+        .values()
+        .flat_map(|node| node.labels.keys())
+        .filter(|key| key.starts_with(ROLE))
+        .map(String::as_str)
+        .collect();
     let mut roles: Vec<&str> = keys.into_iter().collect();
     roles.sort_by_key(|key| (rank(key.trim_start_matches(ROLE)), key.to_owned()));
     if roles.is_empty() {

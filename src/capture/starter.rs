@@ -44,8 +44,7 @@ pub struct Start {
 }
 
 const POOL: &str = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata:\n";
-const LOCAL: &str = "\
-  kubelet:
+const LOCAL: &str = r"  kubelet:
     # These nodes run the configuration that they were provisioned with. What that
     # is, as far as it is known, is in kubelet.yaml. It is checked, and not used until
     # this line is removed: then nodecfg rolls it out, and the pool is yours.
@@ -117,16 +116,12 @@ fn selector(picks: &Picks) -> String {
     let expressions = |lines: String| format!("  nodeSelector:\n    matchExpressions:\n{lines}");
     match picks {
         Picks::ByName(_) => String::new(),
-        Picks::Label(key, value) => format!(
-            "  nodeSelector:\n    matchLabels:\n      {}: {}\n",
-            canonical_text(key),
-            canonical_text(value)
-        ),
-        Picks::Marked(key, without) => expressions(format!(
-            "      - {{key: {}, operator: Exists}}\n{}",
-            canonical_text(key),
-            absent(without)
-        )),
+        Picks::Label(key, value) => {
+            format!("  nodeSelector:\n    matchLabels:\n      {}: {}\n", canonical_text(key), canonical_text(value))
+        }
+        Picks::Marked(key, without) => {
+            expressions(format!("      - {{key: {}, operator: Exists}}\n{}", canonical_text(key), absent(without)))
+        }
         Picks::Without(keys) => expressions(absent(keys)),
     }
 }
@@ -209,7 +204,12 @@ mod tests {
             NamespaceName::new("kube-system").ok().as_ref(),
             &[
                 pool("a", Picks::ByName(PoolName::new("a").unwrap()), Runs::Content(content.to_owned()), &[]),
-                pool("b", Picks::Label("x.io/pool".to_owned(), "yes".to_owned()), Runs::Local, &["They differ: #1\nx: y."]),
+                pool(
+                    "b",
+                    Picks::Label("x.io/pool".to_owned(), "yes".to_owned()),
+                    Runs::Local,
+                    &["They differ: #1\nx: y."],
+                ),
                 pool("c", Picks::Marked("r/1".to_owned(), vec!["r/0".to_owned()]), Runs::Local, &[]),
                 pool("d", Picks::Without(vec!["x.io/pool".to_owned()]), Runs::Local, &[]),
             ],
@@ -220,7 +220,9 @@ mod tests {
         assert_eq!(by_name("a").selector.to_string(), "nodecfg.dev/pool=a");
         assert_eq!(by_name("b").selector.to_string(), "x.io/pool=yes");
         assert!(by_name("b").policy.paused && !by_name("a").policy.paused);
-        assert!(matches!(by_name("c").target, PoolTarget::Local) && matches!(by_name("a").target, PoolTarget::Config(_)));
+        assert!(
+            matches!(by_name("c").target, PoolTarget::Local) && matches!(by_name("a").target, PoolTarget::Config(_))
+        );
         assert_eq!(start.files["pools/a/kubelet.yaml"], content);
     }
 

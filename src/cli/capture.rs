@@ -103,7 +103,9 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         }
     }
     let written = match (&args.write, &pool) {
-        (Some(folder), Some(pool)) => write(folder, pool, &common, &chosen, args.pool.is_none() && args.into.is_some())?,
+        (Some(folder), Some(pool)) => {
+            write(folder, pool, &common, &chosen, args.pool.is_none() && args.into.is_some())?
+        }
         _ => Vec::new(),
     };
     show(&common, &chosen, errors.iter().map(failed).collect(), written, format, terminal)?;
@@ -155,7 +157,9 @@ pub(super) async fn take(
 ) -> (Vec<Taken>, Vec<(NodeName, ClusterError)>) {
     let minors: BTreeMap<&NodeName, Option<Minor>> = nodes
         .iter()
-        .map(|node| (&node.name, node.kubelet_version.map(|version| Minor(version.minor)).filter(|minor| minor.is_known())))
+        .map(|node| {
+            (&node.name, node.kubelet_version.map(|version| Minor(version.minor)).filter(|minor| minor.is_known()))
+        })
         .collect();
     let (mut taken, mut errors) = (Vec::new(), Vec::new());
     for (node, answer) in reader.configz_of(nodes.iter().map(|node| &node.name)).await {
@@ -164,7 +168,9 @@ pub(super) async fn take(
                 let mut one = Taken::of(node.clone(), minors.get(&node).copied().flatten(), configuration);
                 match (drop_defaults, one.minor) {
                     (true, Some(minor)) => one.configuration = without_defaults(&one.configuration, minor),
-                    (true, None) => tracing::warn!("the defaults of node {node}'s kubelet are not known; none is left out"),
+                    (true, None) => {
+                        tracing::warn!("the defaults of node {node}'s kubelet are not known; none is left out")
+                    }
                     (false, _) => {}
                 }
                 taken.push(one);
@@ -188,7 +194,8 @@ impl Args {
             let all: BTreeMap<NodeName, Node> =
                 reader.list_nodes().await?.0.into_iter().map(|node| (node.name.clone(), node)).collect();
             let members = membership(&loaded.desired, &all);
-            let nodes = members.pools.get(pool).into_iter().flatten().filter_map(|name| all.get(*name).cloned()).collect();
+            let nodes =
+                members.pools.get(pool).into_iter().flatten().filter_map(|name| all.get(*name).cloned()).collect();
             return self.some_of(nodes, &format!("pool {pool} has no nodes"), "look at its nodeSelector in pool.yaml");
         }
         let reader = self.cluster.reader(labels).await?;
@@ -196,14 +203,23 @@ impl Args {
             let nodes = reader.nodes_labelled(&format!("{POOL_LABEL}={pool}")).await?;
             if nodes.is_empty() {
                 let all = reader.list_nodes().await?.0;
-                let pools: BTreeSet<&str> = all.iter().filter_map(|node| Some(node.labels.get(POOL_LABEL)?.as_str())).collect();
-                return Err(unknown_pool(pool, &format!("the label {POOL_LABEL} of the nodes"), nearest(pool.as_str(), pools)));
+                let pools: BTreeSet<&str> =
+                    all.iter().filter_map(|node| Some(node.labels.get(POOL_LABEL)?.as_str())).collect();
+                return Err(unknown_pool(
+                    pool,
+                    &format!("the label {POOL_LABEL} of the nodes"),
+                    nearest(pool.as_str(), pools),
+                ));
             }
             return self.some_of(nodes, "", "");
         }
         if let Some(selector) = &self.selector {
             let nodes = reader.nodes_labelled(selector).await?;
-            return self.some_of(nodes, &format!("no node has the labels {selector}"), "see kubectl get nodes --show-labels");
+            return self.some_of(
+                nodes,
+                &format!("no node has the labels {selector}"),
+                "see kubectl get nodes --show-labels",
+            );
         }
         let wanted: BTreeSet<&NodeName> = self.nodes.iter().collect();
         let mut nodes = Vec::new();
@@ -213,7 +229,8 @@ impl Args {
                 None => {
                     let all = reader.list_nodes().await?.0;
                     let near = nearest(name.as_str(), all.iter().map(|node| node.name.as_str()));
-                    let help = near.map_or_else(|| "see kubectl get nodes".to_owned(), |near| format!("did you mean {near}?"));
+                    let help =
+                        near.map_or_else(|| "see kubectl get nodes".to_owned(), |near| format!("did you mean {near}?"));
                     return Err(Failure::UnknownNode { node: name.clone(), help });
                 }
             }
@@ -251,7 +268,10 @@ impl Args {
 }
 
 fn unknown_pool(pool: &PoolName, place: &str, near: Option<&str>) -> Failure {
-    let help = near.map_or_else(|| "see kubectl get nodes -L nodecfg.dev/pool, or name nodes or --selector".to_owned(), |near| format!("did you mean {near}?"));
+    let help = near.map_or_else(
+        || "see kubectl get nodes -L nodecfg.dev/pool, or name nodes or --selector".to_owned(),
+        |near| format!("did you mean {near}?"),
+    );
     Failure::usage(format!("there is no pool {pool} in {place}"), help)
 }
 
@@ -266,10 +286,19 @@ fn refuse_to_replace(folder: &Path, pool: &PoolName, force: bool) -> Result<(), 
     Ok(())
 }
 
-fn write(folder: &Path, pool: &PoolName, common: &Common, chosen: &Chosen, named: bool) -> Result<Vec<String>, Failure> {
+fn write(
+    folder: &Path,
+    pool: &PoolName,
+    common: &Common,
+    chosen: &Chosen,
+    named: bool,
+) -> Result<Vec<String>, Failure> {
     let of_pool = folder.join("pools").join(pool.as_str());
     let cannot = |path: &Path, error: std::io::Error| {
-        Failure::usage(format!("cannot write {}: {error}", path.display()), "check the folder, its permissions and the disk")
+        Failure::usage(
+            format!("cannot write {}: {error}", path.display()),
+            "check the folder, its permissions and the disk",
+        )
     };
     std::fs::create_dir_all(&of_pool).map_err(|error| cannot(&of_pool, error))?;
     let text = kubelet_file(common, &heading(common, chosen)).unwrap_or_default();
