@@ -243,7 +243,7 @@ fn a_paused_pool_changes_nothing_and_says_so() {
     let mut paused = policy(1);
     paused.paused = true;
     let plan = planned(&desired([pool("a", 64, paused)]), &observed([node("n1", "a")]));
-    assert_eq!(why(&plan, "n1"), &Why::Paused);
+    assert_eq!(why(&plan, "n1"), &Why::Paused { order: None });
     assert!(!plan.has_changes());
 }
 

@@ -400,7 +400,7 @@ fn dropped(was: &SavedAssignment, pool: &SavedPool, same_target: bool, now: Now<
     let why = home.and_then(|home| home.left_alone.iter().find(|left| left.node == *node)).map(|left| &left.why);
     let state = match why {
         // A field of the policy.
-        Some(Why::Paused) => return None,
+        Some(Why::Paused { .. }) => return None,
         Some(Why::Deleting) => "it is being deleted".to_owned(),
         Some(Why::Adopted { .. }) => "it runs the wanted content already, under another name".to_owned(),
         Some(Why::Conflict { .. }) => "what it points at is not managed by this fleet".to_owned(),
