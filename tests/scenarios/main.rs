@@ -12,6 +12,7 @@ mod harness;
 
 mod commands;
 mod crash;
+mod doctor;
 mod input;
 mod planning;
 mod plans;
