@@ -8,6 +8,7 @@
 mod cluster;
 mod diff;
 mod diff_against;
+mod doctor;
 mod errors;
 mod explain;
 mod help;
