@@ -23,10 +23,12 @@ mod exit;
 mod explain;
 mod failure;
 mod fleet_args;
+mod foot;
 mod git_args;
 mod history;
 mod init;
 mod install;
+mod live;
 mod logging;
 mod man;
 mod observe;
@@ -42,6 +44,7 @@ mod rollback;
 mod run;
 mod sandbox;
 mod schema;
+mod signals;
 mod signers_args;
 mod status;
 mod sync;
@@ -76,6 +79,9 @@ pub struct Cli {
     /// Say more, and log what is done; twice: log every request.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL, display_order = 102)]
     verbose: u8,
+    /// Say nothing but warnings, errors and the result: no first line, no progress, no summary of what went well.
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL, display_order = 103)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -157,13 +163,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
             if wants_json(&arguments) {
                 let failure = Failure::usage(usage_message(&error), "see --help");
-                return failure.report(&mut Terminal::standard(Color::Auto), Format::Json).report();
+                return failure.report(&mut Terminal::standard(Color::Auto, false), Format::Json).report();
             }
             let _ = error.print();
             return Exit::Failed.report();
         }
     };
-    let mut terminal = Terminal::standard(cli.color);
+    let mut terminal = Terminal::standard(cli.color, cli.quiet);
     let style = match &cli.command {
         Command::Agent(args) => args.style(),
         _ => logging::Style::Command,

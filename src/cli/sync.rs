@@ -119,7 +119,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
     } else {
-        let mut stop = run::stop_on_signals(terminal.foot.clone());
+        let mut stop = run::stop_on_signals();
         let lock = run::unless_stopped(&mut stop, args.lock(&loaded, &reader, &options)).await?;
         let result = args
             .reconcile(&loaded, &scene, &reader, &lock, meeting.as_ref(), options, stop, format, verbose, terminal)

@@ -47,7 +47,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
     let scene = run::scene(&loaded, &namespace, reader.server());
     run::open(&scene, format, Some(&args.reports), terminal)?;
-    let mut stop = run::stop_on_signals(terminal.foot.clone());
+    let mut stop = run::stop_on_signals();
     let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;

@@ -7,7 +7,6 @@ use std::io;
 
 pub mod agent_pass;
 pub mod agent_status;
-pub mod bars;
 pub mod codes;
 pub mod document;
 pub mod ending;
@@ -16,6 +15,7 @@ pub mod explain;
 pub mod field;
 pub mod findings;
 pub mod installation;
+pub mod live;
 mod markdown;
 pub mod outcome;
 pub mod progress;
