@@ -5,7 +5,7 @@
 //! does no harm.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::report::live::Line;
@@ -24,6 +24,8 @@ struct Area {
     last_size: (usize, usize),
     /// What is drawn, and how wide each line is.
     drawn: Vec<(String, usize)>,
+    /// Whether it was a terminal when the process started: one that has hung up no longer says so.
+    is_terminal: bool,
     /// Nobody sees it any more.
     gone: bool,
 }
@@ -40,8 +42,8 @@ impl Foot {
     }
 
     fn over(out: Box<dyn Write + Send>, size: impl Fn() -> Option<(usize, usize)> + Send + 'static) -> Self {
-        let (drawn, gone) = (Vec::new(), false);
-        Self(Arc::new(Mutex::new(Area { out, size: Box::new(size), last_size: USUAL, drawn, gone })))
+        let (drawn, gone, is_terminal) = (Vec::new(), false, io::stderr().is_terminal());
+        Self(Arc::new(Mutex::new(Area { out, size: Box::new(size), last_size: USUAL, drawn, is_terminal, gone })))
     }
 
     /// Nothing that holds it leaves it in a state that the next could not go on from.
@@ -103,6 +105,12 @@ impl Foot {
     /// Lets what is drawn stand where it is. What comes next is written below.
     pub fn leave(&self) {
         self.area().drawn.clear();
+    }
+
+    /// Terminals have hung up: nothing is written to this one any more, if it was one.
+    pub fn abandon(&self) {
+        let mut area = self.area();
+        area.gone |= area.is_terminal;
     }
 
     /// Takes away what is drawn.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::foot::Foot;
 use super::live::{self, Live};
 use super::output::Output;
 use super::reports::ReportArgs;
@@ -289,7 +290,10 @@ pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, Failure
 
 /// What cut a run short, if anything did, as [`Failure::kind`] has it.
 fn kind_of(execution: &Execution) -> Option<RunFailure> {
-    let interrupted = |pool: &PoolOutcome| pool.stopped == Some(StopReason::Interrupted);
+    let asked = |reason: &StopReason| {
+        matches!(reason, StopReason::Interrupted | StopReason::Aborted { .. } | StopReason::Paused { .. })
+    };
+    let interrupted = |pool: &PoolOutcome| pool.stopped.as_ref().is_some_and(asked);
     if execution.lock_lost {
         Some(RunFailure::Locked)
     } else if execution.error.is_some() {
@@ -301,14 +305,17 @@ fn kind_of(execution: &Execution) -> Option<RunFailure> {
 
 /// Follows SIGINT, SIGTERM and SIGHUP: the first lets what is in flight finish, the second ends at once. A terminal that is
 /// gone does no more than the former: nobody has asked twice.
-pub(super) fn stop_on_signals() -> watch::Receiver<Stop> {
+pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
     FOLLOWED.store(true, Ordering::Relaxed);
     tokio::spawn(async move {
         let mut next = Stop::Gently;
         while let Some(signal) = signalled().await {
-            if signal == Signal::HangUp && next == Stop::Now {
-                continue;
+            if signal == Signal::HangUp {
+                foot.abandon();
+                if next == Stop::Now {
+                    continue;
+                }
             }
             tracing::warn!(
                 "{}",

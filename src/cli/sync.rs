@@ -108,7 +108,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         meeting.in_time(&loaded, &reader, &options).await?;
     }
     let exit = if args.dry_run {
-        let planned = plan(&loaded, &reader, options).await?;
+        let planned = plan(&loaded, &reader, None, options).await?;
         if let Some(meeting) = &meeting {
             meeting.hold(&planned, &reader)?;
         }
@@ -119,7 +119,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         // What the plan says already; here is no more to say than how this would end.
         if planned.plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository }
     } else {
-        let mut stop = run::stop_on_signals();
+        let mut stop = run::stop_on_signals(terminal.foot.clone());
         let lock = run::unless_stopped(&mut stop, args.lock(&loaded, &reader, &options)).await?;
         let result = args
             .reconcile(&loaded, &scene, &reader, &lock, meeting.as_ref(), options, stop, format, verbose, terminal)
@@ -174,7 +174,7 @@ impl Args {
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
-        let planning = plan(loaded, reader, options);
+        let planning = plan(loaded, reader, Some(lock), options);
         let planned = run::unless_stopped(&mut stop, planning).await?;
         if let Some(meeting) = meeting {
             meeting.hold(&planned, reader)?;
@@ -206,7 +206,7 @@ impl Args {
         };
         let writer = ClusterWriter::new(reader.clone(), lock);
         let mut listen = |now, progress: &_| audience.tell(now, progress);
-        let execution = execute(rollout, reader, &writer, lock.lost(), stop, &mut listen).await?;
+        let execution = execute(rollout, reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
         audience.dismiss(&execution, terminal)
     }
 }

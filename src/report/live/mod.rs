@@ -73,8 +73,9 @@ impl State {
         self.pools.len()
     }
 
-    /// How long it still takes, in seconds, when no more nodes fail. `None`: nobody can know yet, or it is over.
-    fn remaining(&self, now: Timestamp) -> Option<f64> {
+    /// How long it still takes, in seconds, when no more nodes fail, and whether nodes that hang may take longer. `None`: nobody
+    /// can know yet, or it is over.
+    fn remaining(&self, now: Timestamp) -> Option<(f64, bool)> {
         let timed = self.pools.iter().fold((0, 0.0), |sum, pool| (sum.0 + pool.timed.0, sum.1 + pool.timed.1));
         let mean = pool::mean_of(timed);
         // Pools go side by side: the slowest is the last.
@@ -85,6 +86,6 @@ impl State {
                 None => bound = bound.max(pace.at_most()?),
             }
         }
-        (known > 0.0 && known >= bound).then_some(known)
+        (known > 0.0).then_some((known, bound > known))
     }
 }

@@ -61,7 +61,7 @@ impl Counts {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Flight {
     pub(super) since: Timestamp,
-    /// What it is waited for; unset as long as nothing was seen of it.
+    /// What it is waited for; unset while nothing was seen of a node that may have converged already.
     pub(super) waiting: Option<Waiting>,
 }
 
@@ -155,7 +155,7 @@ impl Pool {
         match progress {
             Progress::Assigned { node, .. } => {
                 if self.settle(node, Stage::InFlight) {
-                    self.in_flight.insert(node.clone(), Flight { since: now, waiting: None });
+                    self.in_flight.insert(node.clone(), Flight { since: now, waiting: Some(Waiting::NotAcknowledged) });
                 }
                 if self.members.get(node).is_some_and(|member| member.kind == WaveKind::Rest) {
                     self.opened(now);

@@ -58,10 +58,9 @@ impl State {
 
     fn times(&self, now: Timestamp) -> Line {
         let line = Line::plain(whole_duration(seconds(self.start, now) as u64)).and(Tone::Plain, " elapsed");
-        match self.remaining(now) {
-            Some(remaining) => line.and(Tone::Plain, format!(", about {} left", whole_duration(rounded(remaining)))),
-            None => line,
-        }
+        let Some((remaining, longer)) = self.remaining(now) else { return line };
+        let line = line.and(Tone::Plain, format!(", about {} left", whole_duration(rounded(remaining))));
+        if longer { line.and(Tone::Plain, ", longer if nodes hang") } else { line }
     }
 
     /// The last failure, and its words in at most so many lines.
@@ -112,7 +111,7 @@ impl State {
 
 fn transition(pool: &PoolName, node: &NodeName, flight: &Flight, columns: usize, now: Timestamp) -> Line {
     let since = format!("{:>6} ", duration(seconds(flight.since, now)));
-    let words = flight.waiting.as_ref().map_or_else(|| "assigned".to_owned(), ToString::to_string);
+    let words = flight.waiting.as_ref().map_or_else(|| "watched".to_owned(), ToString::to_string);
     let line = Line::default().and(Tone::Quiet, since);
     // Where there is little room, what it waits for says more than which pool it is of.
     let line = if columns < NARROW { line } else { line.and(Tone::Plain, format!("{pool}/")) };

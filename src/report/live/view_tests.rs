@@ -157,7 +157,7 @@ fn of_many_pools_those_with_trouble_come_first_and_the_others_together() {
 #[test]
 fn what_is_left_at_the_end_are_the_bars() {
     let lines: Vec<String> = three().rest(80, 24, at(25)).iter().map(ToString::to_string).collect();
-    assert_eq!(lines, ["general [======>>>>>>xxxxxx ] 1/3  1 failed, 1 in transition"]);
+    assert_eq!(lines, ["general [======>>>>>>>xxxxxx] 1/3  1 failed, 1 in transition"]);
 }
 
 #[test]
@@ -168,9 +168,9 @@ fn a_canary_that_loses_its_readiness_is_on_its_way_again_and_counts_once() {
         state.apply(at(5), &converged("gpu", number, 5.0));
     }
     state.apply(at(5), &Progress::Soaking { pool: pool_name("gpu"), until: at(305) });
-    assert_eq!(state.remaining(at(5)), Some(300.0 + 15.0 * 5.0));
+    assert_eq!(state.remaining(at(5)), Some((300.0 + 15.0 * 5.0, false)));
     state.apply(at(10), &waiting("gpu", 0, Waiting::NotReady));
-    assert_eq!(state.remaining(at(10)), Some(5.0 + 300.0 + 15.0 * 5.0));
+    assert_eq!(state.remaining(at(10)), Some((5.0 + 300.0 + 15.0 * 5.0, false)));
     state.apply(at(12), &converged("gpu", 0, 2.0));
     assert!(shown(&state, 80, 24, 12).contains(" 5/20|"), "{}", shown(&state, 80, 24, 12));
 }
