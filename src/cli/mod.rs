@@ -30,6 +30,7 @@ mod install;
 mod logging;
 mod man;
 mod observe;
+mod order_args;
 mod output;
 mod pause;
 mod plan_file;
@@ -225,7 +226,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Status(args) => block_on(status::run(&args, format?, terminal)),
         Command::Init(args) => block_on(run::unless_ended(init::run(&args, format?, terminal))),
         Command::Capture(args) => block_on(run::unless_ended(capture::run(&args, format?, terminal))),
-        Command::Doctor(args) => block_on(run::unless_ended(doctor::run(&args, format?, terminal))),
+        Command::Doctor(args) => block_on(run::unless_ended(doctor::run(&args, format?, cli.verbose, terminal))),
         Command::History(args) => block_on(run::unless_ended(history::run(&args, format?, terminal))),
         Command::Rollback(args) => block_on(run::unless_ended(rollback::run(&args, format?, cli.verbose, terminal))),
         Command::Pause(args) => block_on(run::unless_ended(pause::run(&args, format?, terminal))),

@@ -124,7 +124,7 @@ fn held<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> Held<'a> 
     Held { by_policy: pool.policy.paused, by_order: order }
 }
 
-fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
+pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     match target {
         PoolTarget::Local => None,
         PoolTarget::Config(rendered) => Some(rendered.hash),

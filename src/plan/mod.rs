@@ -30,6 +30,7 @@ mod membership;
 mod problem;
 mod questions;
 pub mod saved;
+mod standing;
 mod verdicts;
 mod waves;
 mod why;
@@ -44,12 +45,13 @@ mod tests;
 mod verdicts_tests;
 
 pub use check::{Violation, check};
-pub use decide::{Decision, back_patch, is_available};
+pub use decide::{Decision, Holder, Standing, back_patch, is_available};
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
 pub use questions::questions;
+pub use standing::{Standings, pool_target};
 
 /// The version of a serialised plan. It changes when a field changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
