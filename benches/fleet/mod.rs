@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each benchmark uses its own part")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use nodecfg::contract::{ConfigSource, ConfigStatus};
