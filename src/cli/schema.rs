@@ -43,6 +43,8 @@ enum Kind {
     Events,
     /// What `status -o json` writes.
     Status,
+    /// A line of `status --watch -o json`.
+    StatusLines,
     /// What `explain -o json` writes.
     Explanation,
     /// What `install -o json` writes.
@@ -71,6 +73,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Diff => schemas::schema(Output::Diff),
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
+        Kind::StatusLines => schemas::schema(Output::StatusLines),
         Kind::Explanation => schemas::schema(Output::Explanation),
         Kind::Installation => schemas::schema(Output::Installation),
         Kind::AgentStatus => schemas::schema(Output::AgentStatus),

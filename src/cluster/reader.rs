@@ -84,6 +84,12 @@ impl ClusterReader {
         Self { label_keys: Arc::new(label_keys), ..self.clone() }
     }
 
+    /// The server's time, as its last answer told it: two machines whose clocks differ agree on it.
+    #[must_use]
+    pub fn server_time(&self) -> jiff::Timestamp {
+        self.transport.server_time()
+    }
+
     /// Address of the server.
     #[must_use]
     pub fn server(&self) -> &str {
