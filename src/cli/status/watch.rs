@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval_at};
 
-use super::super::run::signalled;
+use super::super::signals::signalled;
 use super::screen::Screen;
 use super::view::View;
 use super::{Exit, Failure, Terminal, width, write};
