@@ -29,7 +29,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
     let namespace = args.cluster.named_namespace();
     if matches!(format, Format::Text | Format::Markdown) {
-        writeln!(terminal.err, "{}\n", progress::place(namespace, reader.server()))?;
+        writeln!(terminal.aside(), "{}\n", progress::place(namespace, reader.server()))?;
     }
     let reader = args.binding.bind(reader).await?;
     let observed = look(&reader, namespace.map(NamespaceName::as_str)).await?;

@@ -12,6 +12,7 @@ mod harness;
 
 mod commands;
 mod crash;
+mod doctor;
 mod input;
 mod oncall_orders;
 mod planning;
