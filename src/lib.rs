@@ -6,11 +6,13 @@
 
 pub mod advice;
 pub mod agent;
+pub mod capture;
 pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod contract;
 pub mod desired;
+pub mod doctor;
 pub mod document;
 pub mod finding;
 pub mod install;

@@ -17,7 +17,8 @@ use super::watch::NodeEvent;
 use super::wire::WireOwner;
 use crate::contract::{ConfigSource, ConfigStatus};
 use crate::names::NodeName;
-use crate::observed::{Node, NodeHalf};
+use crate::nodeconfig::ReportingAgent;
+use crate::observed::{AgentSign, Node, NodeHalf};
 
 /// How long an agent may take until it reports on a NodeConfig that is new. It reports within a second of seeing one; one
 /// that is just being installed, or whose watch is just being made anew, takes a little longer.
@@ -63,6 +64,8 @@ struct WireSpec {
 struct WireStatus {
     #[serde(default)]
     config: Option<ConfigStatus>,
+    #[serde(default)]
+    agent: Option<ReportingAgent>,
     #[serde(default)]
     conditions: Option<Vec<WireCondition>>,
 }
@@ -113,6 +116,12 @@ struct Owner {
 }
 
 impl WireNodeConfig {
+    /// What its agent says of itself.
+    pub(super) fn agent(&self) -> Option<AgentSign> {
+        let agent = self.status.as_ref()?.agent.as_ref()?;
+        Some(AgentSign { version: agent.version.clone(), heard: agent.heard_at.parse().ok() })
+    }
+
     /// What is kept of it. `None`: its name is none of a Node.
     pub(super) fn into_carrier(self) -> Option<Carrier> {
         let status = self.status.unwrap_or_default();

@@ -9,6 +9,8 @@ pub mod apply;
 pub mod binding;
 mod carrier;
 mod carrier_writer;
+pub mod checkup;
+mod configz;
 pub mod connect;
 pub mod error;
 mod failure;
@@ -30,6 +32,7 @@ pub mod retry;
 mod sandbox_tests;
 mod transport;
 pub mod watch;
+mod whoami;
 mod wire;
 pub mod writer;
 

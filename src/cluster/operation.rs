@@ -40,6 +40,8 @@ impl Verb {
 pub enum Resource {
     /// core/v1 nodes.
     Nodes,
+    /// What a Node's kubelet shows of its configuration, through the Node's proxy.
+    Configz,
     /// core/v1 configmaps.
     ConfigMaps,
     /// core/v1 events.
@@ -50,6 +52,8 @@ pub enum Resource {
     Leases,
     /// nodecfg.dev/v1alpha1 nodeconfigs.
     NodeConfigs,
+    /// authorization.k8s.io/v1 selfsubjectaccessreviews.
+    AccessReviews,
     /// The server's version, which is no object.
     Version,
     /// Of another kind, that nodecfg only installs.
@@ -78,6 +82,7 @@ impl Resource {
         match self {
             Self::Leases => "coordination.k8s.io",
             Self::NodeConfigs => "nodecfg.dev",
+            Self::AccessReviews => "authorization.k8s.io",
             Self::Other(kind) => kind.group,
             _ => "",
         }
@@ -88,11 +93,13 @@ impl Resource {
     pub fn plural(self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
+            Self::Configz => "nodes/proxy",
             Self::ConfigMaps => "configmaps",
             Self::Events => "events",
             Self::Namespaces => "namespaces",
             Self::Leases => "leases",
             Self::NodeConfigs => "nodeconfigs",
+            Self::AccessReviews => "selfsubjectaccessreviews",
             Self::Version => "version",
             Self::Other(kind) => kind.plural,
         }
@@ -112,6 +119,7 @@ impl Resource {
         match self {
             Self::Leases => "/apis/coordination.k8s.io/v1".into(),
             Self::NodeConfigs => "/apis/nodecfg.dev/v1alpha1".into(),
+            Self::AccessReviews => "/apis/authorization.k8s.io/v1".into(),
             Self::Other(Kind { group, version, .. }) if !group.is_empty() => format!("/apis/{group}/{version}").into(),
             _ => "/api/v1".into(),
         }
@@ -150,6 +158,9 @@ impl Operation {
         if self.resource == Resource::Version {
             return "/version".to_owned();
         }
+        if let (Resource::Configz, Some(name)) = (self.resource, &self.name) {
+            return format!("/api/v1/nodes/{}/proxy/configz", escape(name));
+        }
         let mut path = self.resource.root().into_owned();
         if let Some(namespace) = &self.namespace {
             path.push_str("/namespaces/");
@@ -171,6 +182,9 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.resource == Resource::Version {
             return f.write_str("read the server's version");
+        }
+        if let (Resource::Configz, Some(name)) = (self.resource, &self.name) {
+            return write!(f, "read what the kubelet of node {name} runs");
         }
         match (&self.namespace, &self.name) {
             (Some(namespace), Some(name)) => {

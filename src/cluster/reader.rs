@@ -148,6 +148,18 @@ impl ClusterReader {
         Ok((nodes, ListVersions { nodes: version, carriers: Some(carriers_version) }))
     }
 
+    /// The Nodes with these labels, as a selector of the API says it. What is assigned to them is only there where the Nodes
+    /// themselves carry it.
+    ///
+    /// # Errors
+    /// `Invalid` when the server does not understand the selector; every other [`ClusterError`] of a request.
+    pub async fn nodes_labelled(&self, selector: &str) -> Result<Vec<Node>, ClusterError> {
+        let operation = Operation::on_all(Verb::List, Resource::Nodes, None);
+        let nodes = Collection::labelled(operation, selector.to_owned());
+        let keep = |wire: WireNode| wire.into_node(&self.label_keys);
+        Ok(list(&self.transport, &nodes, "application/json", keep).await?.0)
+    }
+
     /// One Node with what is assigned to it, or `None` when there is none of this name.
     ///
     /// # Errors

@@ -14,10 +14,12 @@ use crate::nodeconfig;
 mod daemonset;
 mod policy;
 mod rbac;
+pub mod rights;
 #[cfg(test)]
 mod tests;
 mod unit;
 
+pub use policy::NAME as POLICY;
 pub use unit::unit;
 
 /// Where ConfigMaps, the Lease and the reconciler's ServiceAccount are, unless something else is said.
@@ -34,12 +36,16 @@ pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 
 const GRACE: u64 = 2 * COMMAND_LIMIT.as_secs() + 60;
 /// The agent's ServiceAccount, DaemonSet and roles.
 const AGENT: &str = "nodecfg-agent";
+/// The agent's DaemonSet.
+pub const AGENT_DAEMON_SET: &str = AGENT;
 /// The agent's roles where it uses the kubelet's identity.
 const AGENT_ON_HOST: &str = "nodecfg-agent-systemd";
 /// The reconciler's ServiceAccount and roles.
 const RECONCILER: &str = "nodecfg-reconciler";
 /// The ServiceAccount and roles of those who only read.
 const READER: &str = "nodecfg-reader";
+/// The ServiceAccount and the role of those who ask kubelets what they run.
+const CAPTURE: &str = "nodecfg-capture";
 
 /// What is to be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,6 +196,12 @@ pub fn saved_plans() -> Vec<Value> {
 #[must_use]
 pub fn reader() -> Vec<Value> {
     rbac::reader(NAMESPACE)
+}
+
+/// Who asks kubelets what they run: what `deploy/capture/rbac.yaml` is made of.
+#[must_use]
+pub fn capture() -> Vec<Value> {
+    rbac::capture(NAMESPACE)
 }
 
 /// The same where Nodes do: what `deploy/reader-node/rbac.yaml` is made of.

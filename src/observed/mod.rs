@@ -13,9 +13,11 @@ use crate::kubelet::pod_range::PodRange;
 use crate::names::{FleetName, NodeName, PoolName};
 
 pub mod orders;
+pub mod signs;
 pub mod version;
 
 pub use orders::{Abort, Orders, Pause};
+pub use signs::{AgentSign, Signs};
 pub use version::{KubeletVersion, ServerVersion};
 
 /// Label that marks what a tool manages (Kubernetes recommended labels).

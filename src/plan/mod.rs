@@ -18,7 +18,7 @@ use crate::finding::Finding;
 use crate::judge::{Target, Waiting};
 use crate::kubelet::Minor;
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::KubeletVersion;
+use crate::observed::{KubeletVersion, Pause};
 
 mod addresses;
 mod check;
@@ -129,6 +129,13 @@ pub struct PoolPlan {
     pub budget: usize,
     /// The policy that the budget and the waves come from.
     pub policy: RolloutPolicy,
+    /// Who has paused the pool from a command line (`nodecfg pause`), and why. Unset: nobody has. The policy may say that it
+    /// is paused as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// Whether the plan was asked for despite that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub despite_pause: bool,
     /// Which fields change, for each configuration that nodes of the pool are to leave.
     pub changes: Vec<ChangeSet>,
     /// What these changes do to pods that run.
@@ -140,6 +147,12 @@ pub struct PoolPlan {
 }
 
 impl PoolPlan {
+    /// Whether its nodes are held as they are.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.policy.paused || (self.paused.is_some() && !self.despite_pause)
+    }
+
     /// All steps of all waves.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.waves.iter().flat_map(|wave| &wave.steps)
@@ -239,7 +252,11 @@ pub enum Why {
         source: ConfigSource,
     },
     /// The pool is paused.
-    Paused,
+    Paused {
+        /// Who has paused it from a command line, and why; unset when only its policy says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<Pause>,
+    },
     /// It points at a ConfigMap that this fleet does not manage. `--take-over` says that it may.
     Conflict {
         /// What it points at.

@@ -6,10 +6,14 @@ use serde_json::Value;
 
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
+use super::capture::Capture;
+use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
+use super::initialization::Initialization;
 use super::installation::Installed;
+use super::orders::{Aborted, PoolOrders};
 use super::outcome::Ended;
 use super::progress::Scene;
 use super::review::Diff;
@@ -28,10 +32,15 @@ pub fn schema(output: Output) -> Value {
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
         Output::StatusLines => of::<WatchLine>("status-lines"),
+        Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
+        Output::Initialization => of::<Document<Initialization>>("initialization"),
+        Output::Capture => of::<Document<Capture<'_>>>("capture"),
         Output::Installation => of::<Document<Installed<'_>>>("installation"),
         Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
         Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
+        Output::PoolOrders => of::<Document<PoolOrders>>("pool-orders"),
+        Output::Abort => of::<Document<Aborted>>("abort"),
         Output::Error => of::<Document<ErrorReport<'_>>>("error"),
     }
 }
@@ -49,14 +58,24 @@ pub enum Output {
     Status,
     /// A line of `status --watch`.
     StatusLines,
+    /// By `doctor`.
+    Doctor,
     /// By `explain`.
     Explanation,
+    /// By `init`.
+    Initialization,
+    /// By `capture`.
+    Capture,
     /// By `install`.
     Installation,
     /// By `agent status`.
     AgentStatus,
     /// By `agent --once`.
     AgentPass,
+    /// By `pause` and `resume`.
+    PoolOrders,
+    /// By `abort`.
+    Abort,
     /// By every command that cannot do its work.
     Error,
 }

@@ -12,9 +12,12 @@ mod harness;
 
 mod commands;
 mod crash;
+mod doctor;
 mod input;
+mod oncall_orders;
 mod planning;
 mod plans;
 mod rollout;
 mod size;
+mod status;
 mod wire;
