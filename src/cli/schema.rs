@@ -43,10 +43,10 @@ enum Kind {
     Events,
     /// What `status -o json` writes.
     Status,
-    /// A line of `status --watch -o json`.
-    StatusLines,
     /// What `doctor -o json` writes.
     Doctor,
+    /// A line of `status --watch -o json`.
+    StatusLines,
     /// What `explain -o json` writes.
     Explanation,
     /// What `init -o json` writes.
@@ -83,8 +83,8 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Diff => schemas::schema(Output::Diff),
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
-        Kind::StatusLines => schemas::schema(Output::StatusLines),
         Kind::Doctor => schemas::schema(Output::Doctor),
+        Kind::StatusLines => schemas::schema(Output::StatusLines),
         Kind::Explanation => schemas::schema(Output::Explanation),
         Kind::Initialization => schemas::schema(Output::Initialization),
         Kind::Capture => schemas::schema(Output::Capture),

@@ -31,8 +31,8 @@ pub fn schema(output: Output) -> Value {
         Output::Diff => of::<Document<Diff<'_>>>("diff"),
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
-        Output::StatusLines => of::<WatchLine>("status-lines"),
         Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
+        Output::StatusLines => of::<WatchLine>("status-lines"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
         Output::Initialization => of::<Document<Initialization>>("initialization"),
         Output::Capture => of::<Document<Capture<'_>>>("capture"),
@@ -56,10 +56,10 @@ pub enum Output {
     Events,
     /// By `status`.
     Status,
-    /// A line of `status --watch`.
-    StatusLines,
     /// By `doctor`.
     Doctor,
+    /// A line of `status --watch`.
+    StatusLines,
     /// By `explain`.
     Explanation,
     /// By `init`.
