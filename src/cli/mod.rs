@@ -119,6 +119,7 @@ impl Command {
             Self::Diff(args) => Some(("diff", &args.reports)),
             Self::Sync(args) => Some(("sync", &args.reports)),
             Self::Verify(args) => Some(("verify", &args.reports)),
+            Self::Status(args) => Some(("status", &args.reports)),
             _ => None,
         }
     }
@@ -223,7 +224,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Diff(args) => block_on(run::unless_ended(diff::run(&args, format?, cli.verbose, terminal))),
         Command::Sync(args) => block_on(run::unless_ended(sync::run(&args, format?, cli.verbose, terminal))),
         Command::Verify(args) => block_on(run::unless_ended(verify::run(&args, format?, cli.verbose, terminal))),
-        Command::Status(args) => block_on(status::run(&args, format?, terminal)),
+        Command::Status(args) => block_on(status::run(&args, format?, cli.verbose, terminal)),
         Command::Init(args) => block_on(run::unless_ended(init::run(&args, format?, terminal))),
         Command::Capture(args) => block_on(run::unless_ended(capture::run(&args, format?, terminal))),
         Command::Doctor(args) => block_on(run::unless_ended(doctor::run(&args, format?, cli.verbose, terminal))),
