@@ -6,6 +6,7 @@
 
 pub mod advice;
 pub mod agent;
+pub mod capture;
 pub mod cli;
 pub mod clock;
 pub mod cluster;
@@ -28,5 +29,6 @@ pub mod review;
 pub mod rollout;
 pub mod sandbox;
 pub mod spelling;
+pub mod status;
 pub mod telemetry;
 pub mod verdict;

@@ -105,7 +105,7 @@ impl Args {
         let found = declared(loaded, self.repository.gate())?;
         let mut review = base.compare(&side(&self.repository, loaded), loaded);
         if matches!(format, Format::Text | Format::Markdown) {
-            writeln!(terminal.err, "{}\n", shown::opening(&review))?;
+            writeln!(terminal.aside(), "{}\n", shown::opening(&review))?;
             let told = found.iter().filter(|finding| !matches!(finding.code, "not-in-git" | "verified-commit"));
             findings::remarks(&mut terminal.err, &loaded.snapshot, told, verbose > 0, terminal.err_width)?;
         }
@@ -135,7 +135,7 @@ impl Args {
         let namespace = self.cluster.namespace(&loaded.desired, &reader)?;
         run::open(&run::scene(loaded, &namespace, reader.server()), format, None, terminal)?;
         let options = self.allowances.options(namespace, self.repository.gate());
-        let planned = plan(loaded, &reader, options).await?;
+        let planned = plan(loaded, &reader, None, options).await?;
         let (plan, observed) = (&planned.plan, &planned.observed);
         terminal.record.planned(plan);
         warn_of_plan(plan, loaded, format, verbose, terminal)?;

@@ -153,8 +153,13 @@ impl Args {
             let plan = match (&facts.observed, &facts.unlisted) {
                 (Some(Ok(observed)), None) => {
                     let gate = if self.lenient { crate::finding::Gate::Lenient } else { crate::finding::Gate::Strict };
-                    let options =
-                        Options { namespace: facts.namespace.clone(), take_over: false, allow_empty: false, gate };
+                    let options = Options {
+                        namespace: facts.namespace.clone(),
+                        take_over: false,
+                        allow_empty: false,
+                        gate,
+                        despite_pause: BTreeSet::new(),
+                    };
                     Some(plan::make(&desired, observed, &options))
                 }
                 _ => None,

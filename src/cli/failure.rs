@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
+use crate::cluster::lease::OrderError;
 use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::doctor::{Ending, Trouble};
 use crate::finding::{Finding, Severity};
+use crate::names::NodeName;
 use crate::plan::saved::Difference;
 use crate::plan::{Problem, Violation};
 use crate::report::document::Document;
@@ -32,8 +34,14 @@ pub(super) enum Failure {
     Connect(ConnectError),
     /// The cluster refused or failed.
     Cluster(ClusterError),
+    /// Not one of the nodes that were asked has answered.
+    Nodes(Vec<ClusterError>),
+    /// There is no such node.
+    UnknownNode { node: NodeName, help: String },
     /// Another sync holds the lock, or it could not be taken.
     Lock(LockError),
+    /// What is ordered of the fleet cannot be understood.
+    Orders(OrderError),
     /// A signal came before anything was changed.
     Interrupted,
     /// There can be no plan.
@@ -115,6 +123,15 @@ impl From<LockError> for Failure {
     }
 }
 
+impl From<OrderError> for Failure {
+    fn from(error: OrderError) -> Self {
+        match error {
+            OrderError::Cluster(error) => Self::Cluster(error),
+            garbled => Self::Orders(garbled),
+        }
+    }
+}
+
 impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Self {
         Self::Sandbox(error)
@@ -168,7 +185,7 @@ impl Failure {
             Self::Invalid { .. } => RunFailure::Invalid,
             Self::Connect(_) => RunFailure::NoCluster,
             Self::Cluster(ClusterError::LockLost { .. }) | Self::Lock(_) => RunFailure::Locked,
-            Self::Cluster(_) => RunFailure::Cluster,
+            Self::Cluster(_) | Self::Nodes(_) | Self::UnknownNode { .. } | Self::Orders(_) => RunFailure::Cluster,
             Self::Interrupted => RunFailure::Interrupted,
             Self::Problems { .. } => RunFailure::NoPlan,
             Self::Stale { .. } => RunFailure::StalePlan,
@@ -179,7 +196,7 @@ impl Failure {
         }
     }
 
-    fn exit(&self) -> Exit {
+    pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. }
             | Self::Violations(_)
@@ -197,7 +214,8 @@ impl Failure {
                 }
             }
             Self::Cluster(ClusterError::LockLost { .. }) => Exit::Locked,
-            Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
+            Self::Connect(_) | Self::Cluster(_) | Self::Nodes(_) | Self::Orders(_) => Exit::Cluster,
+            Self::UnknownNode { .. } => Exit::Failed,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
             Self::PlanFile { error, .. } => error.exit(),
@@ -215,7 +233,13 @@ impl Failure {
             }
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
+            Self::Nodes(errors) => errors
+                .iter()
+                .map(|error| Message { code: error.code().to_owned(), text: error.to_string(), help: error.help() })
+                .collect(),
+            Self::UnknownNode { node, help } => one("unknown-node", format!("there is no node {node}"), help.clone()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
+            Self::Orders(error) => one("orders", error.to_string(), error.help()),
             Self::Interrupted => one(
                 "interrupted",
                 "interrupted before anything was changed".to_owned(),
@@ -301,10 +325,15 @@ impl Failure {
         }
     }
 
+    /// What is wrong and the way out, in words.
+    pub(super) fn told(&self) -> Vec<ErrorMessage> {
+        let error = |Message { code, text, help }| ErrorMessage { code, message: text, help };
+        self.messages().into_iter().map(error).collect()
+    }
+
     /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, and `validation` of an invalid repository.
     pub(super) fn document(&self) -> serde_json::Result<Value> {
-        let errors =
-            self.messages().into_iter().map(|Message { code, text, help }| ErrorMessage { code, message: text, help });
+        let errors = self.told();
         let validation = match self {
             Self::Invalid { findings, snapshot } => Some(findings::by_file(snapshot, findings)),
             _ => None,
@@ -314,7 +343,7 @@ impl Failure {
             _ => Vec::new(),
         };
         let exit_code = self.exit() as u8;
-        Document::value(ErrorReport { exit_code, errors: errors.collect(), validation, differences })
+        Document::value(ErrorReport { exit_code, errors, validation, differences })
     }
 
     fn write_document(&self, terminal: &mut Terminal, format: Format) -> io::Result<()> {

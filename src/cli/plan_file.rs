@@ -96,7 +96,7 @@ pub(super) fn save(path: &Path, saved: &SavedPlan, format: Format, terminal: &mu
     if matches!(format, Format::Text | Format::Markdown) {
         terminal.out.flush()?;
         let path = path.display();
-        writeln!(terminal.err, "\nSaved as {path}. `nodecfg sync --plan {path}` carries out exactly this.")?;
+        writeln!(terminal.aside(), "\nSaved as {path}. `nodecfg sync --plan {path}` carries out exactly this.")?;
     }
     Ok(())
 }
@@ -196,7 +196,7 @@ impl Meeting {
             return Ok(());
         }
         // Where there can be no plan now, what is known is enough.
-        if let Ok(planned) = plan(loaded, reader, options.clone()).await {
+        if let Ok(planned) = plan(loaded, reader, None, options.clone()).await {
             self.hold(&planned, reader)?;
         }
         Err(self.stale(self.apart.clone()))

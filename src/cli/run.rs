@@ -2,25 +2,26 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::foot::Foot;
+use super::live::{self, Live};
 use super::output::Output;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
+use super::signals::{Signal, signalled};
 use super::{Exit, Failure, Terminal};
 use crate::clock;
 use crate::names::NamespaceName;
 use crate::plan::Plan;
-use crate::report::bars::{Bars, Foot};
 use crate::report::document::Document;
 use crate::report::ending::{self, Before};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
-use crate::report::{Format, findings, outcome, progress, review as shown, summary};
+use crate::report::{Format, findings, html, outcome, progress, review as shown, summary};
 use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
@@ -39,14 +40,14 @@ pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
     }
 }
 
-/// Reports of what goes on for long are JSON lines, or markdown once it has ended.
+/// Reports of what goes on for long are JSON lines, or markdown and pages once it has ended.
 pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), Failure> {
     reports.create(|output| match output {
-        Output::Json | Output::Markdown => Ok(()),
+        Output::Json | Output::Markdown | Output::Html => Ok(()),
         _ => Err(Failure::usage(
-            "this command reports while it runs, so that --report takes json, a file of JSON lines, and markdown, which says how \
-             it ended",
-            "use --report json=FILE or --report markdown=FILE; `nodecfg diff` also writes text and yaml",
+            "this command reports while it runs, so that --report takes json, a file of JSON lines, and markdown and html, which \
+             say how it ended",
+            "use --report json=FILE, markdown=FILE or FILE.html; `nodecfg diff` also writes text and yaml",
         )),
     })
 }
@@ -90,6 +91,8 @@ pub(super) struct Audience {
     reports: ReportArgs,
     /// What those of them begin with that are written at the end.
     before: Before,
+    /// What a page tells of the run, where one is asked for.
+    page: Option<html::Run>,
     /// Whether anything has happened that was worth telling.
     told: bool,
     failed: Option<std::io::Error>,
@@ -121,13 +124,19 @@ impl Audience {
             }
             _ => {
                 match purpose {
+                    _ if terminal.quiet => {}
                     Purpose::Verify if verbose == 0 => shown::awaited(&mut terminal.out, plan)?,
                     _ => shown::text(&mut terminal.out, review, verbose > 0, terminal.out_width)?,
                 }
-                writeln!(terminal.out)?;
+                if !terminal.quiet {
+                    writeln!(terminal.out)?;
+                }
                 terminal.out.flush()?;
-                if terminal.interactive && verbose == 0 {
-                    Box::new(Bars::new(plan, start, terminal.foot.clone(), terminal.colored_err()))
+                if terminal.quiet {
+                    Box::new(Unheard)
+                } else if terminal.interactive && verbose == 0 {
+                    let assigns = purpose == Purpose::Sync;
+                    Box::new(Live::new(plan, assigns, start, terminal.foot.clone(), terminal.colored_err()))
                 } else {
                     Box::new(Lines::new(terminal.another_err(), start, verbose > 0))
                 }
@@ -139,12 +148,32 @@ impl Audience {
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
         let (spans, before) = (spans::Rollout::of(plan), Before::of(purpose.command(), scene, review)?);
-        Ok(Self { listener, ticker, start, format, reports: reports.clone(), before, told: false, failed: None, spans })
+        let page = reports.have(Output::Html).then(|| html::Run {
+            command: purpose.command(),
+            scene: scene.clone(),
+            review: review.clone(),
+            chronicle: html::Chronicle::new(start),
+        });
+        Ok(Self {
+            listener,
+            ticker,
+            start,
+            format,
+            reports: reports.clone(),
+            before,
+            page,
+            told: false,
+            failed: None,
+            spans,
+        })
     }
 
     pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
         self.told = true;
         self.spans.tell(progress);
+        if let Some(page) = &mut self.page {
+            page.chronicle.tell(now, progress);
+        }
         // Output that fails must not stop a rollout half-way; the first error is told at the end.
         if let Err(error) = own(&self.listener).tell(now, progress) {
             self.failed.get_or_insert(error);
@@ -167,7 +196,12 @@ impl Audience {
             help: error.help(),
         });
         let document = Document::value(outcome::ended(&execution.outcome, seconds, exit as u8, error.clone()))?;
+        let page = self
+            .page
+            .take()
+            .map(|page| html::of_run(page, &execution.outcome, now, seconds, exit as u8, error.as_ref()));
         self.reports.each(|output, out| match output {
+            Output::Html => page.as_ref().map_or(Ok(()), |page| html::write(out, page)),
             Output::Markdown => {
                 ending::write(out, &self.before, &execution.outcome, seconds, exit as u8, error.as_ref())
             }
@@ -177,16 +211,39 @@ impl Audience {
             Format::Json => JsonLines(&mut terminal.out).document(now, "finished", document)?,
             _ => {
                 if self.told {
-                    writeln!(terminal.err)?;
+                    writeln!(terminal.aside())?;
                 }
-                summary::write(&mut terminal.out, &execution.outcome, seconds)?;
+                // Where all is well there is nothing to say that the exit code does not.
+                if !terminal.quiet || exit != Exit::Done {
+                    summary::write(&mut terminal.out, &execution.outcome, seconds)?;
+                }
                 terminal.out.flush()?;
                 if let Some(error) = &execution.error {
                     findings::message(&mut terminal.err, &error.to_string(), &error.help())?;
                 }
             }
         }
-        self.failed.map_or(Ok(exit), |error| Err(Failure::Output(error)))
+        self.failed.take().map_or(Ok(exit), |error| Err(Failure::Output(error)))
+    }
+}
+
+impl Drop for Audience {
+    /// A run that failed has nobody dismiss those who listen to it.
+    fn drop(&mut self) {
+        if let Some(ticker) = self.ticker.take() {
+            ticker.abort();
+            // The failure is told next, and says more than that this could not be shown.
+            let _ = own(&self.listener).finish(clock::now());
+        }
+    }
+}
+
+/// A listener of who does not want to hear.
+struct Unheard;
+
+impl Listener for Unheard {
+    fn tell(&mut self, _: Timestamp, _: &Progress) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -218,9 +275,10 @@ fn own<'a>(listener: &'a Mutex<Box<dyn Listener + Send>>) -> MutexGuard<'a, Box<
 }
 
 async fn tick(listener: Arc<Mutex<Box<dyn Listener + Send>>>) {
-    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    let mut interval = tokio::time::interval(live::PACE);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        seconds.tick().await;
+        interval.tick().await;
         own(&listener).tick(clock::now());
     }
 }
@@ -259,7 +317,10 @@ pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, Failure
 
 /// What cut a run short, if anything did, as [`Failure::kind`] has it.
 fn kind_of(execution: &Execution) -> Option<RunFailure> {
-    let interrupted = |pool: &PoolOutcome| pool.stopped == Some(StopReason::Interrupted);
+    let asked = |reason: &StopReason| {
+        matches!(reason, StopReason::Interrupted | StopReason::Aborted { .. } | StopReason::Paused { .. })
+    };
+    let interrupted = |pool: &PoolOutcome| pool.stopped.as_ref().is_some_and(asked);
     if execution.lock_lost {
         Some(RunFailure::Locked)
     } else if execution.error.is_some() {
@@ -269,15 +330,19 @@ fn kind_of(execution: &Execution) -> Option<RunFailure> {
     }
 }
 
-/// Follows SIGINT and SIGTERM: the first lets what is in flight finish, the second ends at once.
+/// Follows SIGINT, SIGTERM and SIGHUP: the first lets what is in flight finish, the second ends at once. A terminal that is
+/// gone does no more than the former: nobody has asked twice.
 pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
     FOLLOWED.store(true, Ordering::Relaxed);
     tokio::spawn(async move {
         let mut next = Stop::Gently;
         while let Some(signal) = signalled().await {
-            if signal == Signal::Interrupt {
-                foot.echoed();
+            if signal == Signal::HangUp {
+                foot.abandon();
+                if next == Stop::Now {
+                    continue;
+                }
             }
             tracing::warn!(
                 "{}",
@@ -305,35 +370,6 @@ pub(super) async fn unless_stopped<T, E: Into<Failure>>(
         result = work => result.map_err(Into::into),
         Ok(_) = stop.wait_for(|stop| *stop >= Stop::Gently) => Err(Failure::Interrupted),
     }
-}
-
-/// What asks a process to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Signal {
-    /// Ctrl-C.
-    Interrupt,
-    /// Anything but the keyboard.
-    Terminate,
-}
-
-/// Waits for SIGINT or SIGTERM. `None`: they cannot be waited for, and keep their usual effect.
-pub(super) async fn signalled() -> Option<Signal> {
-    next_signal().await.inspect_err(|error| tracing::error!("cannot wait for signals: {error}")).ok()
-}
-
-#[cfg(unix)]
-async fn next_signal() -> std::io::Result<Signal> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result.map(|()| Signal::Interrupt),
-        _ = terminate.recv() => Ok(Signal::Terminate),
-    }
-}
-
-#[cfg(not(unix))]
-async fn next_signal() -> std::io::Result<Signal> {
-    tokio::signal::ctrl_c().await.map(|()| Signal::Interrupt)
 }
 
 /// What a command is about to work on.
@@ -366,7 +402,7 @@ pub(super) fn open(
             JsonLines(&mut terminal.out).document(clock::now(), "started", Document::value(scene.clone())?)?;
         }
         Format::Json | Format::Yaml => {}
-        Format::Text | Format::Markdown => writeln!(terminal.err, "{}\n", progress::opening(scene))?,
+        Format::Text | Format::Markdown => writeln!(terminal.aside(), "{}\n", progress::opening(scene))?,
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ pub mod binding;
 mod carrier;
 mod carrier_writer;
 pub mod checkup;
+mod configz;
 pub mod connect;
 pub mod error;
 mod failure;
@@ -31,6 +32,7 @@ pub mod retry;
 mod sandbox_tests;
 mod transport;
 pub mod watch;
+mod whoami;
 mod wire;
 pub mod writer;
 

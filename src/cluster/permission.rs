@@ -89,10 +89,13 @@ impl ClusterReader {
     /// # Errors
     /// [`ClusterError::Forbidden`] when they may not; else every [`ClusterError`] of a request but a refusal to answer.
     pub async fn check_allowed(&self, operation: Operation) -> Result<(), ClusterError> {
+        let plural = operation.resource.plural();
+        let (resource, subresource) = plural.split_once('/').unwrap_or((plural, ""));
         let attributes = json!({
             "verb": operation.verb.as_str(),
             "group": operation.resource.group(),
-            "resource": operation.resource.plural(),
+            "resource": resource,
+            "subresource": subresource,
             "namespace": operation.namespace,
             "name": operation.name,
         });

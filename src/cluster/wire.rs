@@ -115,6 +115,8 @@ struct WireCondition {
     status: String,
     #[serde(default, rename = "lastHeartbeatTime")]
     heartbeat: Option<Timestamp>,
+    #[serde(default, rename = "lastTransitionTime")]
+    since: Option<Timestamp>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -147,6 +149,8 @@ impl WireNode {
                 Some("False") => Readiness::NotReady,
                 _ => Readiness::Unknown,
             },
+            ready_since: ready.and_then(|condition| condition.since),
+            status_since: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
             source: spec.config_source,
             half: NodeHalf::of_kubelet(kubelet_version, status.config.is_some()),

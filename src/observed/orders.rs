@@ -4,6 +4,7 @@
 //! Lease's version while doing so. Pure: what the annotations say, and what they are to say.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,22 @@ pub struct Pause {
     pub at: Timestamp,
     /// Why.
     pub reason: String,
+}
+
+/// What somebody typed, on one line and without what would steer a terminal.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_control() || c.is_whitespace())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+impl fmt::Display for Pause {
+    /// By whom, since when, and why: on one line, whatever was typed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "by {} since {:.0}, {}", one_line(&self.by), self.at, one_line(&self.reason))
+    }
 }
 
 /// The rollout of one holder of the lock stops.
@@ -82,6 +99,34 @@ impl Orders {
     }
 }
 
+impl Orders {
+    /// Pauses a pool, or says anew why it is. Answers with the pause that was there before.
+    pub fn pause(&mut self, pool: &PoolName, pause: &Pause) -> Option<Pause> {
+        self.pauses.insert(pool.clone(), pause.clone())
+    }
+
+    /// Asks a holder of the lock to stop. An abort of the same holder is raised at most: what it takes back is not
+    /// left after all, and its reason stays where there is no other. Answers whether there is anything new to it.
+    pub fn abort(&mut self, abort: &Abort) -> bool {
+        let before = self.abort.take().filter(|before| before.holder == abort.holder);
+        if let Some(before) = before.as_ref().filter(|before| before.back || !abort.back) {
+            self.abort = Some(before.clone());
+            return false;
+        }
+        let reason = abort.reason.clone().or(before.and_then(|before| before.reason));
+        self.abort = Some(Abort { reason, ..abort.clone() });
+        true
+    }
+}
+
+/// Takes out the annotation that asks a holder of the lock to stop, unless it is `me`. One that cannot be read asks nobody.
+pub fn forget_aborts_of_others(annotations: &mut BTreeMap<String, String>, me: &str) {
+    let mine = |text: &String| serde_json::from_str::<Abort>(text).is_ok_and(|abort| abort.holder == me);
+    if !annotations.get(ABORT_ANNOTATION).is_some_and(mine) {
+        annotations.remove(ABORT_ANNOTATION);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +145,48 @@ mod tests {
         Orders::default().write(&mut annotations);
         assert_eq!(annotations, BTreeMap::from([("other".to_owned(), "x".to_owned())]));
         assert_eq!(Orders::read(&annotations), Ok(Orders::default()));
+    }
+
+    #[test]
+    fn an_abort_is_for_one_holder() {
+        let at = Timestamp::UNIX_EPOCH;
+        let abort = Abort { holder: "ci_1".to_owned(), by: "ada".to_owned(), at, reason: None, back: false };
+        let orders = Orders { abort: Some(abort), ..Orders::default() };
+        let left = |me, garbled: Option<&str>| {
+            let mut annotations = BTreeMap::from([("other".to_owned(), "x".to_owned())]);
+            orders.write(&mut annotations);
+            annotations.extend(garbled.map(|text| (ABORT_ANNOTATION.to_owned(), text.to_owned())));
+            forget_aborts_of_others(&mut annotations, me);
+            assert!(annotations.contains_key("other"));
+            annotations.contains_key(ABORT_ANNOTATION)
+        };
+        assert_eq!([left("ci_1", None), left("ci_2", None), left("ci_1", Some("{"))], [true, false, false]);
+    }
+
+    #[test]
+    fn an_abort_is_raised_and_never_lowered() {
+        let abort = |holder: &str, by: &str, reason: Option<&str>, back| Abort {
+            holder: holder.to_owned(),
+            by: by.to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            reason: reason.map(str::to_owned),
+            back,
+        };
+        let mut orders = Orders::default();
+        assert!(orders.abort(&abort("ci_1", "ada", Some("disks"), false)));
+        assert!(!orders.abort(&abort("ci_1", "bob", None, false)), "asked for already");
+        assert!(orders.abort(&abort("ci_1", "bob", None, true)));
+        assert_eq!(orders.abort, Some(abort("ci_1", "bob", Some("disks"), true)));
+        assert!(!orders.abort(&abort("ci_1", "ada", Some("fans"), false)));
+        assert!(orders.abort(&abort("ci_2", "ada", None, false)), "another rollout");
+        assert_eq!(orders.abort, Some(abort("ci_2", "ada", None, false)));
+    }
+
+    #[test]
+    fn what_was_typed_fits_one_line() {
+        let at = Timestamp::UNIX_EPOCH;
+        let pause = Pause { by: "ada\u{1b}[2J".to_owned(), at, reason: "disks\n\tfull ".to_owned() };
+        assert_eq!(pause.to_string(), "by ada [2J since 1970-01-01T00:00:00Z, disks full");
     }
 
     #[test]

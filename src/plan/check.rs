@@ -112,6 +112,11 @@ impl Checker<'_> {
         if pool.policy.paused {
             self.require(pool.assignments() == 0, &subject, "is paused and changes nodes");
         }
+        let ordered = self.observed.orders.pauses.get(&pool.name);
+        self.require(pool.paused.as_ref() == ordered, &subject, "what is ordered of it is misstated");
+        if ordered.is_some() && !pool.despite_pause {
+            self.require(pool.assignments() == 0, &subject, "is paused by order and changes nodes");
+        }
         let order: Vec<u8> = pool
             .waves
             .iter()

@@ -9,7 +9,7 @@ use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::contract::ConfigSource;
 use crate::judge::{Patience, Target, Verdict, Waiting, judge};
 use crate::names::FleetName;
-use crate::observed::{Node, NodeHalf, Readiness};
+use crate::observed::{Node, NodeHalf, Pause, Readiness};
 
 /// What is to be done with a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,13 +47,32 @@ pub enum Holder {
     Unknown,
 }
 
+/// Whether a pool is held as it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Held<'a> {
+    /// Its policy says so.
+    pub by_policy: bool,
+    /// Somebody has ordered it, and this plan does not set it aside.
+    pub by_order: Option<&'a Pause>,
+}
+
+impl Held<'_> {
+    fn is_held(&self) -> bool {
+        self.by_policy || self.by_order.is_some()
+    }
+
+    fn why(&self) -> Why {
+        Why::Paused { order: self.by_order.cloned() }
+    }
+}
+
 /// What the decision on one node depends on, apart from the node.
 #[derive(Debug, Clone)]
 pub struct Rules<'a> {
     /// What the pool's nodes shall run.
     pub target: &'a Target,
-    /// Whether the pool is paused.
-    pub paused: bool,
+    /// Whether the pool is held as it is, and by whose order.
+    pub held: Held<'a>,
     /// Whether nodes may be taken over from ConfigMaps that this fleet does not manage.
     pub take_over: bool,
 }
@@ -113,7 +132,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
     }
     if assigned {
         return match verdict {
-            _ if rules.paused => leave(Why::Paused),
+            _ if rules.held.is_held() => leave(rules.held.why()),
             Verdict::Converged => leave(Why::Converged),
             Verdict::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), error: None }, ready),
             Verdict::Failed(failure) => step(Action::Await { waiting: None, error: Some(failure.to_string()) }, ready),
@@ -134,8 +153,8 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
             _ => {}
         }
     }
-    if rules.paused {
-        return leave(Why::Paused);
+    if rules.held.is_held() {
+        return leave(rules.held.why());
     }
     step(Action::Assign { patch: assignment(node, rules.target) }, ready)
 }

@@ -24,7 +24,13 @@ pub(crate) fn namespace() -> NamespaceName {
 }
 
 pub(crate) fn options() -> Options {
-    Options { namespace: namespace(), take_over: false, allow_empty: false, gate: Gate::Strict }
+    Options {
+        namespace: namespace(),
+        take_over: false,
+        allow_empty: false,
+        gate: Gate::Strict,
+        despite_pause: BTreeSet::new(),
+    }
 }
 
 pub(crate) fn node_name(name: &str) -> NodeName {

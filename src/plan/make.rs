@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::Shelf;
-use super::decide::{Decision, Rules, decide, refuses};
+use super::decide::{Decision, Held, Rules, decide, refuses};
 use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
 use super::questions::target_of;
@@ -27,6 +27,8 @@ pub struct Options {
     pub allow_empty: bool,
     /// How strict to be beyond what the kubelets refuse.
     pub gate: Gate,
+    /// Pools that are changed though somebody has paused them from a command line. What their policy says stays.
+    pub despite_pause: BTreeSet<PoolName>,
 }
 
 /// Makes the plan.
@@ -103,7 +105,7 @@ pub fn redecide(
     if !target.is_named_by(node.source.as_ref()) && !belongs(desired, &pool.name, node) {
         return None;
     }
-    let rules = Rules { target: &target, paused: pool.policy.paused, take_over: options.take_over };
+    let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };
     let shelf = Shelf::new(desired, observed);
     let decision = decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target)));
     // Its kubelet may be another one by now.
@@ -116,7 +118,13 @@ pub fn redecide(
     Some(decision)
 }
 
-fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
+/// Whether a pool is held as it is, and by whose order.
+fn held<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> Held<'a> {
+    let order = observed.orders.pauses.get(&pool.name).filter(|_| !options.despite_pause.contains(&pool.name));
+    Held { by_policy: pool.policy.paused, by_order: order }
+}
+
+pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     match target {
         PoolTarget::Local => None,
         PoolTarget::Config(rendered) => Some(rendered.hash),
@@ -207,7 +215,7 @@ fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -
 fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shelf<'_>, options: &Options) -> PoolPlan {
     let target = target_of(&pool.target, &options.namespace);
     let hash = hash_of(&pool.target);
-    let rules = Rules { target: &target, paused: pool.policy.paused, take_over: options.take_over };
+    let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };
     let mut sorter = Sorter::new(pool.policy.canary);
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
         let mut decision = decide(node, &rules, |source| shelf.standing(source, hash));
@@ -226,6 +234,8 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
         nodes: nodes.len(),
         budget: pool.policy.max_unavailable.of(nodes.len()),
         policy: pool.policy.clone(),
+        paused: observed.orders.pauses.get(&pool.name).cloned(),
+        despite_pause: options.despite_pause.contains(&pool.name),
         changes,
         disruption,
         waves,

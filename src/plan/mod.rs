@@ -18,7 +18,7 @@ use crate::finding::Finding;
 use crate::judge::{Target, Waiting};
 use crate::kubelet::Minor;
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::KubeletVersion;
+use crate::observed::{KubeletVersion, Pause};
 
 mod addresses;
 mod check;
@@ -30,6 +30,7 @@ mod membership;
 mod problem;
 mod questions;
 pub mod saved;
+mod standing;
 mod verdicts;
 mod waves;
 mod why;
@@ -44,12 +45,13 @@ mod tests;
 mod verdicts_tests;
 
 pub use check::{Violation, check};
-pub use decide::{Decision, back_patch, is_available};
+pub use decide::{Decision, Holder, Standing, back_patch, is_available};
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
 pub use questions::questions;
+pub use standing::{Standings, pool_target};
 
 /// The version of a serialised plan. It changes when a field changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
@@ -127,6 +129,13 @@ pub struct PoolPlan {
     pub budget: usize,
     /// The policy that the budget and the waves come from.
     pub policy: RolloutPolicy,
+    /// Who has paused the pool from a command line (`nodecfg pause`), and why. Unset: nobody has. The policy may say that it
+    /// is paused as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// Whether the plan was asked for despite that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub despite_pause: bool,
     /// Which fields change, for each configuration that nodes of the pool are to leave.
     pub changes: Vec<ChangeSet>,
     /// What these changes do to pods that run.
@@ -138,6 +147,12 @@ pub struct PoolPlan {
 }
 
 impl PoolPlan {
+    /// Whether its nodes are held as they are.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.policy.paused || (self.paused.is_some() && !self.despite_pause)
+    }
+
     /// All steps of all waves.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.waves.iter().flat_map(|wave| &wave.steps)
@@ -237,7 +252,11 @@ pub enum Why {
         source: ConfigSource,
     },
     /// The pool is paused.
-    Paused,
+    Paused {
+        /// Who has paused it from a command line, and why; unset when only its policy says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<Pause>,
+    },
     /// It points at a ConfigMap that this fleet does not manage. `--take-over` says that it may.
     Conflict {
         /// What it points at.

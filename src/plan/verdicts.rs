@@ -63,7 +63,7 @@ pub(super) fn pool(
 
 /// The nodes that get the configuration, or have got it and do not run it yet, by the version of their kubelets.
 fn exposed<'a>(plan: &'a PoolPlan, observed: &Observed) -> BTreeMap<Minor, Vec<&'a NodeName>> {
-    let paused = plan.left_alone.iter().filter(|left| left.why == Why::Paused).map(|left| &left.node);
+    let paused = plan.left_alone.iter().filter(|left| matches!(left.why, Why::Paused { .. })).map(|left| &left.node);
     let mut exposed: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
     for name in plan.steps().map(|step| &step.node).chain(paused) {
         if let Some(minor) = observed.nodes.get(name).and_then(known_minor) {

@@ -12,7 +12,8 @@ impl fmt::Display for Why {
             Self::Adopted { source } => {
                 write!(f, "runs the wanted content from {source} already; no restart needed")
             }
-            Self::Paused => f.write_str("the pool is paused (spec.rollout.paused)"),
+            Self::Paused { order: None } => f.write_str("the pool is paused (spec.rollout.paused)"),
+            Self::Paused { order: Some(pause) } => write!(f, "the pool is paused: {pause}"),
             Self::Conflict { source, owner: Owner::Fleet { fleet } } => {
                 write!(f, "points at {source} of fleet {fleet}; remove it there, or pass --take-over")
             }

@@ -142,7 +142,7 @@ fn how_nodes_end_is_counted() {
     let ends = [
         (End::Converged, Some(State::Converged)),
         (End::LeftAlone { why: Why::Converged }, Some(State::Converged)),
-        (End::LeftAlone { why: Why::Paused }, Some(State::Skipped)),
+        (End::LeftAlone { why: Why::Paused { order: None } }, Some(State::Skipped)),
         (End::LeftAlone { why: Why::Deleting }, Some(State::Skipped)),
         (End::LeftAlone { why: Why::AgentSilent }, Some(State::Blocked)),
         (

@@ -21,5 +21,6 @@ mod secrets;
 mod signed;
 mod status;
 mod telemetry;
+mod terminal;
 mod validate;
 mod validate_files;

@@ -14,6 +14,7 @@ mod commands;
 mod crash;
 mod doctor;
 mod input;
+mod oncall_orders;
 mod planning;
 mod plans;
 mod rollout;
