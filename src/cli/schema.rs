@@ -45,7 +45,9 @@ enum Kind {
     Status,
     /// What `doctor -o json` writes.
     Doctor,
-    /// What `explain -o json` writes.
+    /// What `explain -o json` writes of a code.
+    Code,
+    /// What `explain -o json` writes of a field.
     Explanation,
     /// What `init -o json` writes.
     Initialization,
@@ -82,6 +84,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
         Kind::Doctor => schemas::schema(Output::Doctor),
+        Kind::Code => schemas::schema(Output::Code),
         Kind::Explanation => schemas::schema(Output::Explanation),
         Kind::Initialization => schemas::schema(Output::Initialization),
         Kind::Capture => schemas::schema(Output::Capture),

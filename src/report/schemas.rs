@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
 use super::capture::Capture;
+use super::coded::Coded;
 use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
@@ -32,6 +33,7 @@ pub fn schema(output: Output) -> Value {
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
         Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
+        Output::Code => of::<Document<&Coded>>("code"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
         Output::Initialization => of::<Document<Initialization>>("initialization"),
         Output::Capture => of::<Document<Capture<'_>>>("capture"),
@@ -57,7 +59,9 @@ pub enum Output {
     Status,
     /// By `doctor`.
     Doctor,
-    /// By `explain`.
+    /// By `explain` of a code.
+    Code,
+    /// By `explain` of a field.
     Explanation,
     /// By `init`.
     Initialization,
