@@ -43,13 +43,14 @@ fn yaml(objects: &[Value]) -> String {
 }
 
 /// The folders of deploy/ that have roles, and what they grant.
-fn roles() -> [(&'static str, Vec<Value>); 5] {
+fn roles() -> [(&'static str, Vec<Value>); 6] {
     [
         ("cron", install::reconciler()),
         ("cron-node", install::reconciler_of_nodes()),
         ("saved-plans", install::saved_plans()),
         ("reader", install::reader()),
         ("reader-node", install::reader_of_nodes()),
+        ("capture", install::capture()),
     ]
 }
 

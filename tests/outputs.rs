@@ -19,8 +19,10 @@ const KINDS: &[(&str, &str)] = &[
     ("agent-pass", "AgentPass"),
     ("agent-status", "AgentStatus"),
     ("diff", "Diff"),
+    ("doctor", "Doctor"),
     ("error", "Error"),
     ("events", ""),
+    ("code", "CodeExplanation"),
     ("explanation", "Explanation"),
     ("installation", "Installation"),
     ("status", "Status"),
@@ -229,6 +231,8 @@ fn commands_without_a_cluster() {
         place.run(&format!("explain {field}")).is(0, "explanation");
     }
     place.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
+    place.run("explain always-allow").is(0, "code");
+    place.run("explain cluster-forbidden").is(0, "code");
     place.run("explain nonsense").is(2, "error");
     place.run("sync --nonsense").is(2, "error");
     place.run("validate nowhere-at-all").is(3, "validation");
@@ -238,6 +242,8 @@ fn commands_without_a_cluster() {
     place.run(&format!("diff {} --kubeconfig none", example("repo-layout"))).is(4, "error");
     place.run("status --kubeconfig none").is(4, "error");
     place.run("install --kubeconfig none").is(4, "error");
+    place.run("doctor --kubeconfig none").is(4, "doctor");
+    place.run("doctor repository --kubeconfig none").is(3, "doctor");
     // Objects of Kubernetes are not documents of nodecfg: they say what they are in Kubernetes' way.
     assert_eq!(place.run("crd").document()["kind"], "CustomResourceDefinition");
     assert_eq!(place.run("install --agent daemonset --image agent:1 --dry-run").document()["kind"], "List");
@@ -248,6 +254,7 @@ fn a_rollout_and_everything_that_looks_at_it() {
     let repository = example("repo-layout");
     let place = Place::with_cluster(&["--repo", &repository, "--nodes", "2"]);
     place.run("status").is(0, "status");
+    place.run(&format!("doctor {repository}")).is(0, "doctor");
     place.run("install --agent daemonset --image agent:1").is(0, "installation");
     let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
     assert!(fresh["cluster"]["plan"].is_string());

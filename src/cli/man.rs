@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use clap_mangen::Man;
 
-use super::{Cli, Exit, Failure, Terminal, complete, exit};
+use super::{Cli, Exit, Failure, Terminal, exit};
 use crate::spelling::nearest;
 
 /// Print a manual page, or write them all to a folder.
@@ -14,7 +14,7 @@ use crate::spelling::nearest;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// Which page: a command, or several words of one joined with hyphens. Of nodecfg itself, if none is named.
-    #[arg(add = complete::pages())]
+    #[arg(value_name = "PAGE")]
     page: Option<String>,
     /// Write all pages to this folder, one file each: nodecfg.1, nodecfg-sync.1 and so on.
     #[arg(long, value_name = "FOLDER", conflicts_with = "page")]

@@ -157,7 +157,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     // A shell that completes a line asks by the environment. Whatever else that variable may say is no such question.
     let folder = std::env::current_dir().ok();
-    let completing = CompleteEnv::with_factory(Cli::command).var(completions::VARIABLE).bin("nodecfg");
+    let completing = CompleteEnv::with_factory(complete::proposing).var(completions::VARIABLE).bin("nodecfg");
     if completing.try_complete(arguments.clone(), folder.as_deref()).unwrap_or(false) {
         return Exit::Done.report();
     }
@@ -237,7 +237,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Diff(args) => block_on(run::unless_ended(diff::run(&args, format?, cli.verbose, terminal))),
         Command::Sync(args) => block_on(run::unless_ended(sync::run(&args, format?, cli.verbose, terminal))),
         Command::Verify(args) => block_on(run::unless_ended(verify::run(&args, format?, cli.verbose, terminal))),
-        Command::Status(args) => block_on(status::run(&args, format?, terminal)),
+        Command::Status(args) => block_on(status::run(&args, format?, cli.verbose, terminal)),
         Command::Init(args) => block_on(run::unless_ended(init::run(&args, format?, terminal))),
         Command::Capture(args) => block_on(run::unless_ended(capture::run(&args, format?, terminal))),
         Command::Doctor(args) => block_on(run::unless_ended(doctor::run(&args, format?, cli.verbose, terminal))),

@@ -48,6 +48,9 @@ enum Kind {
     /// What `explain -o json` writes of a code.
     Code,
     /// What `explain -o json` writes of a field.
+    /// A line of `status --watch -o json`.
+    StatusLines,
+    /// What `explain -o json` writes.
     Explanation,
     /// What `init -o json` writes.
     Initialization,
@@ -85,6 +88,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Status => schemas::schema(Output::Status),
         Kind::Doctor => schemas::schema(Output::Doctor),
         Kind::Code => schemas::schema(Output::Code),
+        Kind::StatusLines => schemas::schema(Output::StatusLines),
         Kind::Explanation => schemas::schema(Output::Explanation),
         Kind::Initialization => schemas::schema(Output::Initialization),
         Kind::Capture => schemas::schema(Output::Capture),

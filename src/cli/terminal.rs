@@ -60,6 +60,12 @@ fn width(columns: Option<(terminal_size::Width, terminal_size::Height)>) -> usiz
     columns.map_or(WIDTH, |(terminal_size::Width(columns), _)| WIDTH.min(usize::from(columns.max(NARROWEST))))
 }
 
+/// Columns and lines of the terminal on standard output, if it is one.
+pub(super) fn out_size() -> Option<(usize, usize)> {
+    let (terminal_size::Width(columns), terminal_size::Height(lines)) = terminal_size::terminal_size_of(io::stdout())?;
+    Some((usize::from(columns), usize::from(lines)))
+}
+
 impl Terminal {
     /// The process's own streams.
     #[must_use]
@@ -100,10 +106,20 @@ impl Terminal {
     /// Whether what goes to standard error may be coloured.
     #[must_use]
     pub fn colored_err(&self) -> bool {
+        self.colored(&io::stderr())
+    }
+
+    /// The same of standard output.
+    #[must_use]
+    pub fn colored_out(&self) -> bool {
+        self.colored(&io::stdout())
+    }
+
+    fn colored(&self, stream: &impl anstream::stream::RawStream) -> bool {
         match self.color {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto => AutoStream::choice(&io::stderr()) != ColorChoice::Never,
+            Color::Auto => AutoStream::choice(stream) != ColorChoice::Never,
         }
     }
 }

@@ -44,6 +44,8 @@ const AGENT_ON_HOST: &str = "nodecfg-agent-systemd";
 const RECONCILER: &str = "nodecfg-reconciler";
 /// The ServiceAccount and roles of those who only read.
 const READER: &str = "nodecfg-reader";
+/// The ServiceAccount and the role of those who ask kubelets what they run.
+const CAPTURE: &str = "nodecfg-capture";
 
 /// What is to be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,6 +196,12 @@ pub fn saved_plans() -> Vec<Value> {
 #[must_use]
 pub fn reader() -> Vec<Value> {
     rbac::reader(NAMESPACE)
+}
+
+/// Who asks kubelets what they run: what `deploy/capture/rbac.yaml` is made of.
+#[must_use]
+pub fn capture() -> Vec<Value> {
+    rbac::capture(NAMESPACE)
 }
 
 /// The same where Nodes do: what `deploy/reader-node/rbac.yaml` is made of.

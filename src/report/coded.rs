@@ -164,9 +164,10 @@ mod tests {
     use super::*;
 
     /// The files in which errors get their codes.
-    const SOURCES: [&str; 4] = [
+    const SOURCES: [&str; 5] = [
         include_str!("../cluster/error.rs"),
         include_str!("../plan/problem.rs"),
+        include_str!("../plan/saved/read.rs"),
         include_str!("../cli/plan_file.rs"),
         include_str!("../cli/failure.rs"),
     ];

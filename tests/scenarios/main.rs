@@ -12,7 +12,9 @@ mod harness;
 
 mod commands;
 mod crash;
+mod doctor;
 mod input;
+mod oncall_orders;
 mod planning;
 mod plans;
 mod rollout;
