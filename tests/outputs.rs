@@ -23,6 +23,7 @@ const KINDS: &[(&str, &str)] = &[
     ("doctor", "Doctor"),
     ("error", "Error"),
     ("events", ""),
+    ("code", "CodeExplanation"),
     ("explanation", "Explanation"),
     ("installation", "Installation"),
     ("pool-orders", "PoolOrders"),
@@ -232,6 +233,8 @@ fn commands_without_a_cluster() {
         place.run(&format!("explain {field}")).is(0, "explanation");
     }
     place.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
+    place.run("explain always-allow").is(0, "code");
+    place.run("explain cluster-forbidden").is(0, "code");
     place.run("explain nonsense").is(2, "error");
     place.run("sync --nonsense").is(2, "error");
     place.run("validate nowhere-at-all").is(3, "validation");

@@ -158,7 +158,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     // A shell that completes a line asks by the environment. Whatever else that variable may say is no such question.
     let folder = std::env::current_dir().ok();
-    let completing = CompleteEnv::with_factory(Cli::command).var(completions::VARIABLE).bin("nodecfg");
+    let completing = CompleteEnv::with_factory(complete::proposing).var(completions::VARIABLE).bin("nodecfg");
     if completing.try_complete(arguments.clone(), folder.as_deref()).unwrap_or(false) {
         return Exit::Done.report();
     }

@@ -45,6 +45,9 @@ enum Kind {
     Status,
     /// What `doctor -o json` writes.
     Doctor,
+    /// What `explain -o json` writes of a code.
+    Code,
+    /// What `explain -o json` writes of a field.
     /// A line of `status --watch -o json`.
     StatusLines,
     /// What `explain -o json` writes.
@@ -84,6 +87,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
         Kind::Doctor => schemas::schema(Output::Doctor),
+        Kind::Code => schemas::schema(Output::Code),
         Kind::StatusLines => schemas::schema(Output::StatusLines),
         Kind::Explanation => schemas::schema(Output::Explanation),
         Kind::Initialization => schemas::schema(Output::Initialization),

@@ -8,6 +8,7 @@ use std::io;
 pub mod agent_pass;
 pub mod agent_status;
 pub mod capture;
+pub mod coded;
 pub mod codes;
 pub mod doctor;
 pub mod document;

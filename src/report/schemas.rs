@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
 use super::capture::Capture;
+use super::coded::Coded;
 use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
@@ -31,6 +32,7 @@ pub fn schema(output: Output) -> Value {
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
         Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
+        Output::Code => of::<Document<&Coded>>("code"),
         Output::StatusLines => of::<WatchLine>("status-lines"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
         Output::Initialization => of::<Document<Initialization>>("initialization"),
@@ -57,6 +59,9 @@ pub enum Output {
     Status,
     /// By `doctor`.
     Doctor,
+    /// By `explain` of a code.
+    Code,
+    /// By `explain` of a field.
     /// A line of `status --watch`.
     StatusLines,
     /// By `explain`.
