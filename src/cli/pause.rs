@@ -19,7 +19,7 @@ use crate::report::{self, Format};
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// Pools to pause.
-    #[arg(required = true, value_name = "POOL", add = super::complete::pools())]
+    #[arg(required = true, value_name = "POOL")]
     pools: Vec<PoolName>,
     /// Why, for those who wonder.
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]

@@ -17,7 +17,7 @@ use crate::report::orders::{PoolOrder, PoolOrders, PoolResult};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Pools to resume.
-    #[arg(required = true, value_name = "POOL", add = super::complete::pools())]
+    #[arg(required = true, value_name = "POOL")]
     pools: Vec<PoolName>,
     #[command(flatten)]
     order: OrderArgs,
