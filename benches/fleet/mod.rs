@@ -130,7 +130,14 @@ pub fn namespace() -> NamespaceName {
 
 /// What the planner is allowed.
 pub fn options() -> Options {
-    Options { namespace: namespace(), take_over: false, allow_empty: false, gate: Gate::Strict }
+    Options {
+        namespace: namespace(),
+        take_over: false,
+        allow_empty: false,
+        gate: Gate::Strict,
+        despite_pause: std::collections::BTreeSet::new(),
+        scope: nodecfg::plan::Scope::Everything,
+    }
 }
 
 /// As a kubelet reports a source that it took.

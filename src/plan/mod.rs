@@ -30,6 +30,7 @@ mod membership;
 mod problem;
 mod questions;
 pub mod saved;
+mod scope;
 mod verdicts;
 mod waves;
 mod why;
@@ -50,6 +51,7 @@ pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
 pub use questions::questions;
+pub use scope::Scope;
 
 /// The version of a serialised plan. It changes when a field changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
@@ -283,6 +285,8 @@ pub enum Why {
     },
     /// It is being deleted.
     Deleting,
+    /// The plan was asked for other nodes.
+    OutOfScope,
 }
 
 impl Why {
@@ -320,7 +324,7 @@ pub enum Owner {
     Unknown,
 }
 
-/// A node that no pool selects.
+/// A node that no pool selects; or that several contest, none of which the plan was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unpooled {
@@ -344,7 +348,8 @@ pub struct Counts {
     pub settled: usize,
     /// Nodes left alone because of a conflict or an unsuitable kubelet.
     pub blocked: usize,
-    /// Nodes left alone because their pool is paused or they are being deleted.
+    /// Nodes left alone because their pool is paused, they are being deleted, or the plan was asked
+    /// for others.
     pub skipped: usize,
     /// ConfigMaps to create.
     pub create: usize,

@@ -4,14 +4,14 @@ use super::fixtures::{
     canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, policy, pool,
     pool_name, refusing, rendered, source, with_config_map,
 };
-use super::{Action, Owner, Plan, Problem, WaveKind, Why, check, make, questions};
+use super::{Action, Owner, Plan, Problem, Scope, WaveKind, Why, check, make, questions};
 use crate::contract::{ConfigSource, error_text};
 use crate::desired::{Desired, LabelSelector, PoolTarget};
 use crate::observed::{ConfigMapKey, Node, NodeHalf, Observed, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
-    assert_eq!(check(&plan, observed), [], "the checker agrees");
+    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker agrees");
     plan
 }
 
