@@ -25,6 +25,7 @@ pub mod operation;
 pub mod permission;
 mod proxy;
 pub mod reader;
+mod references;
 pub mod retry;
 #[cfg(test)]
 mod sandbox_tests;
@@ -40,5 +41,6 @@ pub use error::ClusterError;
 pub use lease::LockError;
 pub use operation::{Operation, Resource, Verb};
 pub use reader::{ClusterReader, LabelKeys, ReaderOptions};
+pub use references::Deletion;
 pub use watch::NodeEvent;
 pub use writer::ClusterWriter;

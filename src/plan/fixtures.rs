@@ -157,6 +157,7 @@ pub(crate) fn managed(name: &str, fleet: Option<&str>, pool: Option<&str>, hash:
         namespace: "kube-system".to_owned(),
         name: name.to_owned(),
         uid: format!("uid-{name}"),
+        resource_version: "1".to_owned(),
         fleet: fleet.map(|fleet| FleetName::new(fleet).unwrap()),
         pool: pool.map(pool_name),
         content_hash: hash.map(str::to_owned),

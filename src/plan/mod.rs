@@ -28,6 +28,7 @@ mod disruption;
 mod make;
 mod membership;
 mod problem;
+mod prune;
 mod questions;
 pub mod saved;
 mod scope;
@@ -50,6 +51,7 @@ pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_ou
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
+pub use prune::{Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use questions::questions;
 pub use scope::Scope;
 
