@@ -6,6 +6,7 @@
 
 pub mod advice;
 pub mod agent;
+pub mod capture;
 pub mod cli;
 pub mod clock;
 pub mod cluster;

@@ -88,6 +88,20 @@ pub struct NodeConfigStatus {
     /// What holds and why, in the form of meta/v1 Condition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Which agent this is from; unset while none has reported that says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<ReportingAgent>,
+}
+
+/// The agent that a status is from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::agent)]
+pub struct ReportingAgent {
+    /// The version of nodecfg that it is.
+    pub version: String,
+    /// When it last wrote this status, by its own clock, RFC 3339. It writes one about hourly though nothing has changed.
+    pub heard_at: String,
 }
 
 /// meta/v1 Condition.

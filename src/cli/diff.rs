@@ -135,7 +135,7 @@ impl Args {
         let namespace = self.cluster.namespace(&loaded.desired, &reader)?;
         run::open(&run::scene(loaded, &namespace, reader.server()), format, None, terminal)?;
         let options = self.allowances.options(namespace, self.repository.gate());
-        let planned = plan(loaded, &reader, options).await?;
+        let planned = plan(loaded, &reader, None, options).await?;
         let (plan, observed) = (&planned.plan, &planned.observed);
         terminal.record.planned(plan);
         warn_of_plan(plan, loaded, format, verbose, terminal)?;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
+use crate::cluster::lease::OrderError;
 use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::finding::{Finding, Severity};
 use crate::plan::saved::Difference;
@@ -33,6 +34,8 @@ pub(super) enum Failure {
     Cluster(ClusterError),
     /// Another sync holds the lock, or it could not be taken.
     Lock(LockError),
+    /// What is ordered of the fleet cannot be understood.
+    Orders(OrderError),
     /// A signal came before anything was changed.
     Interrupted,
     /// There can be no plan.
@@ -82,6 +85,15 @@ impl From<LockError> for Failure {
         match error {
             LockError::Cluster(error) => Self::Cluster(error),
             held => Self::Lock(held),
+        }
+    }
+}
+
+impl From<OrderError> for Failure {
+    fn from(error: OrderError) -> Self {
+        match error {
+            OrderError::Cluster(error) => Self::Cluster(error),
+            garbled => Self::Orders(garbled),
         }
     }
 }
@@ -139,7 +151,7 @@ impl Failure {
             Self::Invalid { .. } => RunFailure::Invalid,
             Self::Connect(_) => RunFailure::NoCluster,
             Self::Cluster(ClusterError::LockLost { .. }) | Self::Lock(_) => RunFailure::Locked,
-            Self::Cluster(_) => RunFailure::Cluster,
+            Self::Cluster(_) | Self::Orders(_) => RunFailure::Cluster,
             Self::Interrupted => RunFailure::Interrupted,
             Self::Problems { .. } => RunFailure::NoPlan,
             Self::Stale { .. } => RunFailure::StalePlan,
@@ -175,7 +187,7 @@ impl Failure {
                 if problems.iter().any(repository) { Exit::InvalidRepository } else { Exit::Cluster }
             }
             Self::Cluster(ClusterError::LockLost { .. }) => Exit::Locked,
-            Self::Connect(_) | Self::Cluster(_) => Exit::Cluster,
+            Self::Connect(_) | Self::Cluster(_) | Self::Orders(_) => Exit::Cluster,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
             Self::PlanFile { error, .. } => error.exit(),
@@ -194,6 +206,7 @@ impl Failure {
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
+            Self::Orders(error) => one("orders", error.to_string(), error.help()),
             Self::Interrupted => one(
                 "interrupted",
                 "interrupted before anything was changed".to_owned(),

@@ -7,10 +7,11 @@ use tracing::Instrument as _;
 use super::Failure;
 use super::repository_args::Loaded;
 use super::terminal::Terminal;
-use crate::cluster::{ClusterReader, observe};
+use crate::cluster::lease::{self, HeldLock, OrderError};
+use crate::cluster::{ClusterError, ClusterReader, observe};
 use crate::finding::Gate;
-use crate::names::NamespaceName;
-use crate::observed::Observed;
+use crate::names::{FleetName, NamespaceName};
+use crate::observed::{Observed, Orders};
 use crate::plan::{self, Options, Plan, Scope};
 use crate::report::{Format, findings};
 use crate::telemetry::spans;
@@ -46,12 +47,43 @@ pub(super) fn warn_of_plan(
     Ok(findings::remarks(&mut terminal.err, &loaded.snapshot, new, verbose > 0, terminal.err_width)?)
 }
 
-/// Looks at the cluster, makes the plan, and checks its invariants.
-pub(super) async fn plan(loaded: &Loaded, reader: &ClusterReader, options: Options) -> Result<Planned, Failure> {
+/// What is ordered of the fleet. Who holds the lock must know; a reader who may not see the Lease is told that it is not
+/// known, and shown what a sync would do if nothing were paused.
+async fn orders(
+    reader: &ClusterReader,
+    lock: Option<&HeldLock>,
+    namespace: &NamespaceName,
+    fleet: &FleetName,
+) -> Result<Orders, Failure> {
+    if let Some(lock) = lock {
+        return Ok(lock.look().await?);
+    }
+    match lease::desk(reader, namespace.as_str(), fleet).await {
+        Ok(desk) => Ok(desk.orders),
+        Err(OrderError::Cluster(error @ ClusterError::Forbidden { .. })) => {
+            tracing::warn!(
+                "{error}. Whether somebody has paused pools (nodecfg pause) is not known; this goes on as if nobody had"
+            );
+            Ok(Orders::default())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Looks at the cluster, makes the plan, and checks its invariants. What is ordered of the fleet is read under the lock, where
+/// it is held.
+pub(super) async fn plan(
+    loaded: &Loaded,
+    reader: &ClusterReader,
+    lock: Option<&HeldLock>,
+    options: Options,
+) -> Result<Planned, Failure> {
     let desired = &loaded.desired;
+    let ordered = orders(reader, lock, &options.namespace, &desired.fleet).await?;
     let questions = |observed: &Observed| plan::questions(desired, observed, &options.namespace);
     let looking = observe::observe(reader, options.namespace.as_str(), questions);
-    let observed = looking.instrument(spans::stage("observe")).await?;
+    let mut observed = looking.instrument(spans::stage("observe")).await?;
+    observed.orders = ordered;
     let plan = spans::stage("plan")
         .in_scope(|| plan::make(desired, &observed, &options))
         .map_err(|problems| Failure::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })?;

@@ -196,7 +196,7 @@ impl Meeting {
             return Ok(());
         }
         // Where there can be no plan now, what is known is enough.
-        if let Ok(planned) = plan(loaded, reader, options.clone()).await {
+        if let Ok(planned) = plan(loaded, reader, None, options.clone()).await {
             self.hold(&planned, reader)?;
         }
         Err(self.stale(self.apart.clone()))

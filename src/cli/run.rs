@@ -259,7 +259,10 @@ pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, Failure
 
 /// What cut a run short, if anything did, as [`Failure::kind`] has it.
 fn kind_of(execution: &Execution) -> Option<RunFailure> {
-    let interrupted = |pool: &PoolOutcome| pool.stopped == Some(StopReason::Interrupted);
+    let asked = |reason: &StopReason| {
+        matches!(reason, StopReason::Interrupted | StopReason::Aborted { .. } | StopReason::Paused { .. })
+    };
+    let interrupted = |pool: &PoolOutcome| pool.stopped.as_ref().is_some_and(asked);
     if execution.lock_lost {
         Some(RunFailure::Locked)
     } else if execution.error.is_some() {

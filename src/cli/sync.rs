@@ -108,7 +108,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         meeting.in_time(&loaded, &reader, &options).await?;
     }
     let exit = if args.dry_run {
-        let planned = plan(&loaded, &reader, options).await?;
+        let planned = plan(&loaded, &reader, None, options).await?;
         if let Some(meeting) = &meeting {
             meeting.hold(&planned, &reader)?;
         }
@@ -174,7 +174,7 @@ impl Args {
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
-        let planning = plan(loaded, reader, options);
+        let planning = plan(loaded, reader, Some(lock), options);
         let planned = run::unless_stopped(&mut stop, planning).await?;
         if let Some(meeting) = meeting {
             meeting.hold(&planned, reader)?;
@@ -206,7 +206,7 @@ impl Args {
         };
         let writer = ClusterWriter::new(reader.clone(), lock);
         let mut listen = |now, progress: &_| audience.tell(now, progress);
-        let execution = execute(rollout, reader, &writer, lock.lost(), stop, &mut listen).await?;
+        let execution = execute(rollout, reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
         audience.dismiss(&execution, terminal)
     }
 }

@@ -48,7 +48,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let scene = run::scene(&loaded, &namespace, reader.server());
     run::open(&scene, format, Some(&args.reports), terminal)?;
     let mut stop = run::stop_on_signals(terminal.foot.clone());
-    let planning = plan(&loaded, &reader, args.allowances.options(namespace, args.repository.gate()));
+    let planning = plan(&loaded, &reader, None, args.allowances.options(namespace, args.repository.gate()));
     let planned = run::unless_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);

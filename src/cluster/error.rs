@@ -185,6 +185,28 @@ pub enum ClusterError {
         /// What the last attempt met.
         last: String,
     },
+    /// A node's kubelet does not let the API server have what it asked for.
+    #[error("cannot {operation}: the kubelet refuses the API server: {message}")]
+    KubeletRefuses {
+        /// What was to be done.
+        operation: Box<Operation>,
+        /// The kubelet's words.
+        message: String,
+    },
+    /// The API server cannot reach a node's kubelet.
+    #[error("cannot {operation}: the API server does not reach it: {message}")]
+    KubeletUnreachable {
+        /// What was to be done.
+        operation: Box<Operation>,
+        /// The API server's words.
+        message: String,
+    },
+    /// A node's kubelet does not serve what was asked for.
+    #[error("cannot {operation}: the kubelet does not serve configz")]
+    KubeletSilent {
+        /// What was to be done.
+        operation: Box<Operation>,
+    },
     /// An answer that a Kubernetes API server does not give.
     #[error("cannot {operation}: unexpected answer: {message}")]
     Unexpected {
@@ -242,6 +264,9 @@ impl ClusterError {
             | Self::ContentDiffers { operation, .. }
             | Self::LockLost { operation, .. }
             | Self::TimedOut { operation, .. }
+            | Self::KubeletRefuses { operation, .. }
+            | Self::KubeletUnreachable { operation, .. }
+            | Self::KubeletSilent { operation }
             | Self::Unexpected { operation, .. } => operation,
         }
     }
@@ -268,6 +293,9 @@ impl ClusterError {
             Self::ContentDiffers { .. } => "config-map-differs",
             Self::LockLost { .. } => "lock-lost",
             Self::TimedOut { .. } => "cluster-timeout",
+            Self::KubeletRefuses { .. } => "kubelet-refuses",
+            Self::KubeletUnreachable { .. } => "kubelet-unreachable",
+            Self::KubeletSilent { .. } => "kubelet-without-configz",
             Self::Unexpected { .. } => "cluster-unexpected",
         }
     }
@@ -292,6 +320,11 @@ impl ClusterError {
                 (log in again, refresh the cloud provider's kubeconfig entry, or make a new token: \
                 kubectl create token <serviceaccount>), then check with: kubectl auth whoami"
                 .to_owned(),
+            Self::Forbidden { operation, .. } if operation.resource == Resource::Configz => format!(
+                "grant it with this rule, for as long as it is needed: it allows more than reading a configuration \
+                 (docs/security.md). The role nodecfg-capture has it (deploy/capture)\n{}",
+                rbac_rule(operation)
+            ),
             Self::Forbidden { operation, .. } => format!("grant it with this rule:\n{}", rbac_rule(operation)),
             Self::NamespaceMissing { namespace, .. } if namespace == install::NAMESPACE => {
                 "nodecfg install makes it, with the CustomResourceDefinition and the roles that belong to it: nodecfg install \
@@ -352,6 +385,17 @@ impl ClusterError {
             Self::TimedOut { .. } => {
                 "the API server is overloaded, restarting or cut off. Run the command again once it answers".to_owned()
             }
+            Self::KubeletRefuses { .. } => "the API server's own user may not ask kubelets: bind the ClusterRole \
+                system:kubelet-api-admin to the user in the text above (it is in the certificate that the API server's \
+                --kubelet-client-certificate names)"
+                .to_owned(),
+            Self::KubeletUnreachable { .. } => "check that the node is up and its kubelet runs (kubectl get node), and that the \
+                API server reaches port 10250 of its address: kubectl logs for a pod on it goes the same way. Or capture \
+                another node of the pool"
+                .to_owned(),
+            Self::KubeletSilent { .. } => "its configuration says enableDebuggingHandlers: false, which turns configz off. Take \
+                the file that the kubelet was started with (--config, often /var/lib/kubelet/config.yaml), or another node"
+                .to_owned(),
             Self::Unexpected { .. } => {
                 "check that the kubeconfig points at a Kubernetes API server and not at a proxy's login page".to_owned()
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::client::AuthError;
 use serde::Deserialize;
 
+use super::configz;
 use super::error::{ClusterError, Unreachable};
 use super::operation::{Operation, Resource, Verb};
 use super::retry::Setback;
@@ -133,6 +134,12 @@ fn of_status(operation: Box<Operation>, server: String, code: u16, status: Statu
     let reason = reason.unwrap_or_default();
     let message = message.unwrap_or_else(|| format!("status {code}"));
     let details = details.unwrap_or_default();
+    if operation.resource == Resource::Configz
+        && !structured
+        && let Some(error) = configz::refusal(&operation, code, &message)
+    {
+        return error;
+    }
     match code {
         401 => ClusterError::Unauthorized { operation, server, message },
         403 => match user_of(&message) {

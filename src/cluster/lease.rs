@@ -18,14 +18,17 @@ use super::reader::{ClusterReader, found};
 use super::transport::{Call, Transport, Whole};
 use super::wire::Meta;
 use crate::names::FleetName;
+use crate::observed::orders::forget_aborts_of_others;
 use crate::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 
 /// How often a lock is gone for again after somebody else was faster.
 const RACES: u32 = 10;
 
 mod held;
+mod orders;
 
 pub use held::{HeldLock, LockView};
+pub use orders::{Desk, OrderError, desk, order};
 
 /// How a lock is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,10 +175,11 @@ struct LeaseRequests {
 /// What is written into a Lease.
 #[derive(Debug, Clone, Copy)]
 struct Record<'a> {
-    holder: &'a str,
-    duration: Duration,
-    acquired: Timestamp,
-    renewed: Timestamp,
+    holder: Option<&'a str>,
+    /// How long it outlives its last renewal. The server refuses zero.
+    seconds: Option<u64>,
+    acquired: Option<Timestamp>,
+    renewed: Option<Timestamp>,
     transitions: i64,
     /// Kept from the version that was read: a Lease is replaced whole.
     annotations: &'a BTreeMap<String, String>,
@@ -259,9 +263,9 @@ impl LeaseRequests {
             "metadata": metadata,
             "spec": {
                 "holderIdentity": record.holder,
-                "leaseDurationSeconds": record.duration.as_secs().max(1),
-                "acquireTime": micro_time(record.acquired),
-                "renewTime": micro_time(record.renewed),
+                "leaseDurationSeconds": record.seconds.map(|seconds| seconds.max(1)),
+                "acquireTime": record.acquired.map(micro_time),
+                "renewTime": record.renewed.map(micro_time),
                 "leaseTransitions": record.transitions,
             },
         });
@@ -292,19 +296,21 @@ pub async fn look(
 pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<HeldLock, LockError> {
     let requests = LeaseRequests { transport: reader.transport.clone(), options };
     let me = requests.options.identity.as_str();
-    let none = BTreeMap::new();
     let mut waited = Duration::ZERO;
     let mut races = 0;
     loop {
         let existing = requests.get().await?;
         let now = requests.transport.server_time();
+        let mut annotations = existing.as_ref().map(|lease| lease.annotations.clone()).unwrap_or_default();
+        // One that has ended cannot stop any more, and this one was not meant.
+        forget_aborts_of_others(&mut annotations, me);
         let taken = |transitions| Record {
-            holder: me,
-            duration: requests.options.duration,
-            acquired: now,
-            renewed: now,
+            holder: Some(me),
+            seconds: Some(requests.options.duration.as_secs()),
+            acquired: Some(now),
+            renewed: Some(now),
             transitions,
-            annotations: existing.as_ref().map_or(&none, |lease| &lease.annotations),
+            annotations: &annotations,
         };
         let attempt = match (decide(existing.as_ref(), me, now), &existing) {
             (Acquire::TakeOver(reason), Some(lease)) => {

@@ -9,6 +9,7 @@ pub mod apply;
 pub mod binding;
 mod carrier;
 mod carrier_writer;
+mod configz;
 pub mod connect;
 pub mod error;
 mod failure;

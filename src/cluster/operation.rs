@@ -43,6 +43,8 @@ impl Verb {
 pub enum Resource {
     /// core/v1 nodes.
     Nodes,
+    /// What a Node's kubelet shows of its configuration, through the Node's proxy.
+    Configz,
     /// core/v1 configmaps.
     ConfigMaps,
     /// core/v1 events.
@@ -91,6 +93,7 @@ impl Resource {
     pub fn plural(self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
+            Self::Configz => "nodes/proxy",
             Self::ConfigMaps => "configmaps",
             Self::Events => "events",
             Self::Namespaces => "namespaces",
@@ -153,6 +156,9 @@ impl Operation {
         if self.resource == Resource::Version {
             return "/version".to_owned();
         }
+        if let (Resource::Configz, Some(name)) = (self.resource, &self.name) {
+            return format!("/api/v1/nodes/{}/proxy/configz", escape(name));
+        }
         let mut path = self.resource.root().into_owned();
         if let Some(namespace) = &self.namespace {
             path.push_str("/namespaces/");
@@ -174,6 +180,9 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.resource == Resource::Version {
             return f.write_str("read the server's version");
+        }
+        if let (Resource::Configz, Some(name)) = (self.resource, &self.name) {
+            return write!(f, "read what the kubelet of node {name} runs");
         }
         match (&self.namespace, &self.name) {
             (Some(namespace), Some(name)) => {

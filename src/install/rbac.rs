@@ -48,10 +48,11 @@ pub(super) fn saved_plans(account_namespace: &str) -> Vec<Value> {
 }
 
 /// For `diff`, with a saved plan too, `verify` and `status`, and nothing that writes. `in_cluster` is what carries assignments, and
-/// `namespace` that of ConfigMaps.
+/// `namespace` that of ConfigMaps and of the Lease, which tells what is paused.
 fn reader_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(READER, account_namespace);
-    let in_namespace: &[Rule<'_>] = &[("", &["configmaps"], &["get", "list"])];
+    let in_namespace: &[Rule<'_>] =
+        &[("", &["configmaps"], &["get", "list"]), ("coordination.k8s.io", &["leases"], &["get"])];
     let mut objects = vec![service_account(READER, account_namespace, "reader")];
     objects.extend(granted(READER, "reader", None, in_cluster, &subject));
     objects.extend(granted(READER, "reader", Some(namespace), in_namespace, &subject));

@@ -81,6 +81,39 @@ pub fn written(duration: Duration) -> String {
     text
 }
 
+/// Writes nanoseconds as Go does (`time.Duration.String`): `4h0m0s`, `1m30s`, `1.5s`, `100ms`, `0s`.
+#[must_use]
+pub fn go(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let size = nanos.unsigned_abs();
+    if size == 0 {
+        return "0s".to_owned();
+    }
+    for (unit, name) in [(1_u64, "ns"), (1_000, "µs"), (1_000_000, "ms")] {
+        if size < unit.saturating_mul(1_000) {
+            return format!("{sign}{}{name}", decimal(size, unit));
+        }
+    }
+    const SECOND: u64 = 1_000_000_000;
+    let (hours, minutes) = (size / (3_600 * SECOND), size / (60 * SECOND) % 60);
+    let seconds = decimal(size % (60 * SECOND), SECOND);
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{seconds}s"),
+        (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
+        (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+/// `size / unit` in full, for a unit that is a power of ten.
+fn decimal(size: u64, unit: u64) -> String {
+    let (whole, rest) = (size / unit, size % unit);
+    if rest == 0 {
+        return whole.to_string();
+    }
+    let width = unit.to_string().len() - 1;
+    format!("{whole}.{}", format!("{rest:0width$}").trim_end_matches('0'))
+}
+
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
@@ -103,6 +136,14 @@ mod tests {
             assert_eq!(written(Duration::from_nanos(nanos)), text);
             assert_eq!(parse(text), Ok(Duration::from_nanos(nanos)));
         }
+    }
+
+    #[test]
+    fn as_go_writes_them() {
+        for text in ["0s", "1ns", "1.5µs", "100ms", "1s", "1.5s", "1m0s", "1m30s", "4h0m0s", "2540400h10m10s", "-2ms"] {
+            assert_eq!(go(nanoseconds(text).expect("a duration")), text);
+        }
+        assert_eq!(go(nanoseconds("90m").expect("a duration")), "1h30m0s");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! that its durations and quantities are made of. Facts only; what nodecfg makes of them is said elsewhere.
 
 pub mod address;
+pub mod defaults;
 pub mod direction;
 pub mod duration;
 pub mod fields;

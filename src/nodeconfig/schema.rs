@@ -48,6 +48,14 @@ pub(super) fn condition(schema: &mut Schema) {
     }
 }
 
+/// Finishes the schema of the agent that reports.
+pub(super) fn agent(schema: &mut Schema) {
+    bound(at(schema, &["version"]), 1, 128);
+    if let Some(time) = at(schema, &["heardAt"]) {
+        time.insert("format".to_owned(), json!("date-time"));
+    }
+}
+
 /// Takes out what schemars says and API servers understand otherwise: absent is never written as null here, and CEL rules
 /// need not care for it. Descriptions are sentences, not lines.
 pub(super) fn tidy(value: &mut Value) {

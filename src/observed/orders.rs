@@ -38,7 +38,8 @@ pub struct Pause {
 }
 
 /// What somebody typed, on one line and without what would steer a terminal.
-fn one_line(text: &str) -> String {
+#[must_use]
+pub fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_control() || c.is_whitespace())
         .filter(|word| !word.is_empty())
         .collect::<Vec<_>>()
@@ -98,6 +99,14 @@ impl Orders {
     }
 }
 
+/// Takes out the annotation that asks a holder of the lock to stop, unless it is `me`. One that cannot be read asks nobody.
+pub fn forget_aborts_of_others(annotations: &mut BTreeMap<String, String>, me: &str) {
+    let mine = |text: &String| serde_json::from_str::<Abort>(text).is_ok_and(|abort| abort.holder == me);
+    if !annotations.get(ABORT_ANNOTATION).is_some_and(mine) {
+        annotations.remove(ABORT_ANNOTATION);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +125,29 @@ mod tests {
         Orders::default().write(&mut annotations);
         assert_eq!(annotations, BTreeMap::from([("other".to_owned(), "x".to_owned())]));
         assert_eq!(Orders::read(&annotations), Ok(Orders::default()));
+    }
+
+    #[test]
+    fn an_abort_is_for_one_holder() {
+        let at = Timestamp::UNIX_EPOCH;
+        let abort = Abort { holder: "ci_1".to_owned(), by: "ada".to_owned(), at, reason: None, back: false };
+        let orders = Orders { abort: Some(abort), ..Orders::default() };
+        let left = |me, garbled: Option<&str>| {
+            let mut annotations = BTreeMap::from([("other".to_owned(), "x".to_owned())]);
+            orders.write(&mut annotations);
+            annotations.extend(garbled.map(|text| (ABORT_ANNOTATION.to_owned(), text.to_owned())));
+            forget_aborts_of_others(&mut annotations, me);
+            assert!(annotations.contains_key("other"));
+            annotations.contains_key(ABORT_ANNOTATION)
+        };
+        assert_eq!([left("ci_1", None), left("ci_2", None), left("ci_1", Some("{"))], [true, false, false]);
+    }
+
+    #[test]
+    fn what_was_typed_fits_one_line() {
+        let at = Timestamp::UNIX_EPOCH;
+        let pause = Pause { by: "ada\u{1b}[2J".to_owned(), at, reason: "disks\n\tfull ".to_owned() };
+        assert_eq!(pause.to_string(), "by ada [2J since 1970-01-01T00:00:00Z, disks full");
     }
 
     #[test]

@@ -184,6 +184,10 @@ pub fn way_on(reason: &StopReason) -> Option<&'static str> {
              again: it goes on from where the cluster is",
         ),
         StopReason::Interrupted => Some("run the same command again: it goes on from where the cluster is"),
+        StopReason::Aborted { .. } => Some(
+            "the next sync goes on from where the cluster is; `nodecfg pause POOL --reason …` keeps it from doing so",
+        ),
+        StopReason::Paused { .. } => Some("once the reason is gone: `nodecfg resume` the pool, and sync again"),
         StopReason::LockLost => Some(
             "see who holds the fleet's Lease now, and whether this machine was cut off from the API server; then sync again",
         ),

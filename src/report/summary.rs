@@ -92,9 +92,10 @@ pub(super) fn weight(end: &End) -> u8 {
         End::Changed { .. } => 1,
         End::LeftAlone { .. } => 2,
         End::InFlight => 3,
-        End::NotStarted => 4,
-        End::Gone => 5,
-        End::Converged => 6,
+        End::RolledBack => 4,
+        End::NotStarted => 5,
+        End::Gone => 6,
+        End::Converged => 7,
     }
 }
 
@@ -133,6 +134,7 @@ pub fn state(end: &End) -> String {
         End::Gone => "gone".to_owned(),
         End::NotStarted => "not started".to_owned(),
         End::InFlight => "in flight".to_owned(),
+        End::RolledBack => "rolled back".to_owned(),
     }
 }
 
@@ -239,6 +241,7 @@ pub(super) fn parts(outcome: &Outcome) -> Vec<String> {
     add(outcome.count(|end| matches!(end, End::LeftAlone { why } if why.is_blocked())), "blocked");
     add(outcome.count(|end| matches!(end, End::Changed { .. })), "changed by others");
     add(outcome.count(|end| matches!(end, End::InFlight)), "in flight");
+    add(outcome.count(|end| matches!(end, End::RolledBack)), "rolled back");
     add(outcome.count(|end| matches!(end, End::NotStarted)), "not started");
     add(
         outcome.count(|end| matches!(end, End::LeftAlone { why } if !why.is_settled() && !why.is_blocked())),

@@ -2,16 +2,17 @@
 //! whoever asks to stop. Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 
-use futures::StreamExt as _;
 use futures::stream::{self, FuturesUnordered};
+use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 use json_patch::Patch;
 use tokio::sync::watch;
 
 use super::commentary::Commentary;
 use super::machine::{Command, Input, Machine, Mode};
+use super::orders::Ear;
 use super::progress::Progress;
 use super::{Outcome, StopReason};
 use crate::clock;
@@ -20,7 +21,7 @@ use crate::cluster::writer::{ConfigMapSpec, Created};
 use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use crate::desired::Desired;
 use crate::names::{NodeName, PoolName};
-use crate::observed::{Node, Observed};
+use crate::observed::{Node, Observed, Orders};
 use crate::plan::{Options, Plan, belongs, redecide};
 
 /// How many ConfigMaps are created at a time.
@@ -87,10 +88,11 @@ pub async fn verify(
     stop: watch::Receiver<Stop>,
     listener: &mut dyn FnMut(Timestamp, &Progress),
 ) -> Execution {
-    run(rollout, reader, None, None, stop, listener).await
+    run(rollout, reader, None, Helm { lock_lost: None, orders: None, stop }, listener).await
 }
 
-/// Carries the plan out. The lock must be held as long as `writer` is used; `lock_lost` ends when it is not.
+/// Carries the plan out. The lock must be held as long as `writer` is used; `lock_lost` ends when it is not. `orders` are
+/// those for the holder of the lock: what was not known when the plan was made is followed.
 ///
 /// # Errors
 /// When something that it takes is not allowed: nothing has been written then. When a ConfigMap cannot be created: no node
@@ -100,6 +102,7 @@ pub async fn execute(
     reader: &ClusterReader,
     writer: &ClusterWriter,
     lock_lost: impl Future<Output = String>,
+    orders: watch::Receiver<Orders>,
     stop: watch::Receiver<Stop>,
     listener: &mut dyn FnMut(Timestamp, &Progress),
 ) -> Result<Execution, ClusterError> {
@@ -120,7 +123,8 @@ pub async fn execute(
             listener(now, progress);
         };
         let mut lost = pin!(lock_lost);
-        run(rollout, reader, Some(writer), Some(lost.as_mut()), stop, &mut tell).await
+        let helm = Helm { lock_lost: Some(lost.as_mut()), orders: Some(orders), stop };
+        run(rollout, reader, Some(writer), helm, &mut tell).await
     };
     commentary.finish().await;
     Ok(execution)
@@ -168,12 +172,21 @@ async fn create_config_maps(
     Ok(())
 }
 
+/// Who may end a rollout before its end, or part of it.
+struct Helm<'a> {
+    /// Ends when the lock is lost. `None`: none is held.
+    lock_lost: Option<Pin<&'a mut (dyn Future<Output = String> + 'a)>>,
+    /// What people order meanwhile. `None`: nobody can.
+    orders: Option<watch::Receiver<Orders>>,
+    /// Signals.
+    stop: watch::Receiver<Stop>,
+}
+
 async fn run(
     rollout: Rollout<'_>,
     reader: &ClusterReader,
     writer: Option<&ClusterWriter>,
-    lock_lost: Option<std::pin::Pin<&mut (dyn Future<Output = String> + '_)>>,
-    stop: watch::Receiver<Stop>,
+    mut helm: Helm<'_>,
     listener: &mut dyn FnMut(Timestamp, &Progress),
 ) -> Execution {
     let mut runner = Runner {
@@ -183,10 +196,15 @@ async fn run(
         queue: VecDeque::new(),
         error: None,
         lock_lost: false,
+        ear: Ear::new(&rollout.observed.orders),
         listener,
     };
-    if *stop.borrow() >= Stop::Gently {
+    if *helm.stop.borrow() >= Stop::Gently {
         runner.step(Input::Stop(StopReason::Interrupted));
+    }
+    if let Some(orders) = &mut helm.orders {
+        let ordered = orders.borrow_and_update().clone();
+        runner.ordered(&ordered);
     }
     runner.step(Input::Start);
     // The plan's own view of its nodes: what changed since comes by the watch.
@@ -199,7 +217,7 @@ async fn run(
     {
         runner.step(Input::Observed(Box::new(node.clone())));
     }
-    runner.drive(reader, writer, lock_lost, stop).await;
+    runner.drive(reader, writer, helm).await;
     Execution { outcome: runner.machine.outcome(), error: runner.error, lock_lost: runner.lock_lost }
 }
 
@@ -214,6 +232,7 @@ struct Runner<'a> {
     queue: VecDeque<Request>,
     error: Option<ClusterError>,
     lock_lost: bool,
+    ear: Ear,
     listener: &'a mut dyn FnMut(Timestamp, &Progress),
 }
 
@@ -238,13 +257,8 @@ impl Runner<'_> {
         }
     }
 
-    async fn drive(
-        &mut self,
-        reader: &ClusterReader,
-        writer: Option<&ClusterWriter>,
-        lock_lost: Option<std::pin::Pin<&mut (dyn Future<Output = String> + '_)>>,
-        mut stop: watch::Receiver<Stop>,
-    ) {
+    async fn drive(&mut self, reader: &ClusterReader, writer: Option<&ClusterWriter>, helm: Helm<'_>) {
+        let Helm { lock_lost, orders, mut stop } = helm;
         if self.machine.is_finished() && self.queue.is_empty() {
             return;
         }
@@ -255,6 +269,7 @@ impl Runner<'_> {
                 None => std::future::pending().await,
             }
         });
+        let mut orders = pin!(new_orders(orders));
         let mut in_air = FuturesUnordered::new();
         loop {
             while in_air.len() < self.rollout.mode.concurrency.max(1) {
@@ -281,6 +296,7 @@ impl Runner<'_> {
                     self.lock_lost = true;
                     return self.cut_short(StopReason::LockLost, None);
                 }
+                Some(ordered) = orders.next() => self.ordered(&ordered),
                 Ok(()) = stop.changed() => {
                     let wanted = *stop.borrow_and_update();
                     if wanted >= Stop::Gently {
@@ -292,6 +308,13 @@ impl Runner<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// People have ordered something meanwhile.
+    fn ordered(&mut self, orders: &Orders) {
+        for input in self.ear.hear(orders) {
+            self.step(input);
         }
     }
 
@@ -401,6 +424,18 @@ async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterW
         // Without a writer the machine only watches: it has been told so and asks for no patches.
         (Request::Assign(node, _) | Request::RollBack(node, _), None) => Answer::Changed(node),
     }
+}
+
+/// Every change of the orders from now on. Of none, when nobody can order anything.
+fn new_orders(orders: Option<watch::Receiver<Orders>>) -> impl Stream<Item = Orders> {
+    stream::unfold(orders, |orders| async {
+        let mut orders = orders?;
+        orders.changed().await.ok()?;
+        let ordered = orders.borrow_and_update().clone();
+        Some((ordered, Some(orders)))
+    })
+    // A lock that is given up orders nothing more.
+    .chain(stream::pending())
 }
 
 async fn sleep_until(at: Option<Timestamp>) {

@@ -41,6 +41,12 @@ impl Machine {
         match input {
             Input::Start => self.each(now, &mut commands, PoolRun::start),
             Input::Stop(reason) => self.each(now, &mut commands, |pool, context| pool.stop(&reason, context)),
+            Input::StopPool(name, reason) => {
+                if let Some(pool) = self.pools.get_mut(&name) {
+                    pool.stop(&reason, &mut Context { now, commands: &mut commands, timers: &mut self.timers });
+                }
+            }
+            Input::TakeBack(reason) => self.each(now, &mut commands, |pool, context| pool.take_back(&reason, context)),
             Input::Tick => self.tick(now, &mut commands),
             Input::Observed(node) => {
                 self.on(&node.name, now, &mut commands, |pool, index, context| pool.observed(index, &node, context));

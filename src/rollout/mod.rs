@@ -11,11 +11,13 @@ use serde::Serialize;
 use crate::contract::ConfigSource;
 use crate::judge::{Failure, Target};
 use crate::names::{NodeName, PoolName};
+use crate::observed::orders::one_line;
 use crate::plan::Why;
 
 mod commentary;
 pub mod execute;
 pub mod machine;
+mod orders;
 mod pool;
 pub mod progress;
 mod signals;
@@ -108,6 +110,8 @@ pub enum End {
     NotStarted,
     /// It was still on its way when the run was cut short.
     InFlight,
+    /// It had not converged when somebody aborted the rollout, and was pointed back at what it had before.
+    RolledBack,
 }
 
 impl End {
@@ -148,8 +152,23 @@ pub enum StopReason {
         /// Some of them.
         examples: Vec<NodeName>,
     },
-    /// Somebody asked for it.
+    /// Somebody asked for it, by a signal.
     Interrupted,
+    /// Somebody aborted the rollout from a command line.
+    Aborted {
+        /// Who.
+        by: String,
+        /// Why, if they said.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Somebody paused the pool from a command line while it was rolled out.
+    Paused {
+        /// Who.
+        by: String,
+        /// Why.
+        reason: String,
+    },
     /// The lock of the fleet was lost.
     LockLost,
     /// The cluster could not be reached any more, or refused to go on.
@@ -157,6 +176,13 @@ pub enum StopReason {
         /// What happened.
         error: String,
     },
+}
+
+impl StopReason {
+    /// Whether people asked for it: then it has stopped nothing if nothing was left to start.
+    fn is_asked_for(&self) -> bool {
+        matches!(self, Self::Interrupted | Self::Aborted { .. } | Self::Paused { .. })
+    }
 }
 
 impl std::fmt::Display for StopReason {
@@ -175,6 +201,11 @@ impl std::fmt::Display for StopReason {
                 )
             }
             Self::Interrupted => f.write_str("interrupted"),
+            Self::Aborted { by, reason: None } => write!(f, "aborted by {}", one_line(by)),
+            Self::Aborted { by, reason: Some(reason) } => {
+                write!(f, "aborted by {}: {}", one_line(by), one_line(reason))
+            }
+            Self::Paused { by, reason } => write!(f, "paused by {}: {}", one_line(by), one_line(reason)),
             Self::LockLost => f.write_str("the lock of the fleet was lost"),
             Self::ClusterFailed { error } => write!(f, "the cluster failed: {error}"),
         }

@@ -64,7 +64,7 @@ pub enum Progress {
         /// Its words.
         error: String,
     },
-    /// A failed node was pointed back at what it had before.
+    /// A node that failed, or had not converged when somebody aborted the rollout, was pointed back at what it had before.
     RolledBack {
         /// The pool.
         pool: PoolName,

@@ -9,11 +9,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::machine::{Command, Input, Machine, Mode};
-use crate::contract::error_text;
+use crate::contract::{ConfigSource, error_text};
 use crate::judge::{Patience, Target, Verdict, judge};
 use crate::names::NodeName;
 use crate::observed::{Node, Observed, Readiness};
-use crate::plan::fixtures::{canary, desired, node, observed, on, options, policy, pool, refusing, rendered, source};
+use crate::plan::fixtures::{canary, desired, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source};
 use crate::plan::{make, redecide};
 
 const TIMEOUT: i64 = 300;
@@ -34,6 +34,10 @@ enum Happening {
     Vanish(usize),
     Wait(i64),
     Interrupt,
+    /// Somebody aborts the rollout, and has nodes pointed back.
+    TakeBack,
+    /// Somebody pauses the pool.
+    Pause,
 }
 
 fn happenings() -> impl Strategy<Value = Happening> {
@@ -47,6 +51,8 @@ fn happenings() -> impl Strategy<Value = Happening> {
         1 => (0..100_usize).prop_map(Happening::Vanish),
         3 => (1..120_i64).prop_map(Happening::Wait),
         1 => Just(Happening::Interrupt),
+        1 => Just(Happening::TakeBack),
+        1 => Just(Happening::Pause),
     ]
 }
 
@@ -57,6 +63,8 @@ struct World {
     /// Nodes that the machine has asked to be assigned, and that have not ended since.
     touched: BTreeMap<NodeName, bool>,
     target: Target,
+    /// What the nodes had before.
+    old: ConfigSource,
     budget: usize,
     now: Timestamp,
 }
@@ -138,7 +146,21 @@ impl World {
                     }
                 }
             }
-            Command::RollBack(name, _) => self.tell(Input::RolledBack(name, Ok(()))),
+            Command::RollBack(name, _) => {
+                if how == 0 {
+                    self.tell(Input::RolledBack(name, Err("forbidden".to_owned())));
+                    return;
+                }
+                if let Some(mut node) = self.nodes.get(&name).cloned() {
+                    node.source = Some(self.old.clone());
+                    self.nodes.insert(name.clone(), node.clone());
+                    // The watch may be faster than the answer.
+                    if how == 1 {
+                        self.tell(Input::Observed(Box::new(node)));
+                    }
+                }
+                self.tell(Input::RolledBack(name, Ok(())));
+            }
             Command::Tell(_) => {}
         }
     }
@@ -164,6 +186,13 @@ impl World {
             }
             Happening::Wait(seconds) => self.wait(seconds),
             Happening::Interrupt => self.tell(Input::Stop(super::StopReason::Interrupted)),
+            Happening::TakeBack => {
+                self.tell(Input::TakeBack(super::StopReason::Aborted { by: "ada".to_owned(), reason: None }));
+            }
+            Happening::Pause => {
+                let reason = super::StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() };
+                self.tell(Input::StopPool(pool_name("a"), reason));
+            }
         }
     }
 
@@ -207,6 +236,7 @@ proptest! {
             requests: Vec::new(),
             touched: BTreeMap::new(),
             target: plan.pools[0].target.clone(),
+            old: old.clone(),
             budget: plan.pools[0].budget,
             now: Timestamp::UNIX_EPOCH,
         };

@@ -18,6 +18,8 @@ use crate::plan::fixtures::{
 };
 use crate::plan::{Plan, belongs, make, redecide};
 
+mod orders;
+
 const ASSIGN: Mode =
     Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: 16, timeout: None };
 

@@ -55,6 +55,11 @@ pub enum Input {
     Tick,
     /// No further node shall be started.
     Stop(StopReason),
+    /// No further node of this pool shall be started.
+    StopPool(PoolName, StopReason),
+    /// No further node shall be started, and those that have not converged shall be pointed back at what they had, as far as
+    /// they can return there.
+    TakeBack(StopReason),
 }
 
 /// What to do.

@@ -174,6 +174,7 @@ impl Embedded {
             };
             SimulatedNodes::Kubelets(Kubelets::start(client, options).await?)
         };
+        api.answer_for_kubelets(nodes.proxy());
         Ok(Self { api, wire: Wire::new(), nodes, token })
     }
 

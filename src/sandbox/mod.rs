@@ -6,6 +6,7 @@
 
 pub mod agents;
 pub mod api;
+mod configz;
 pub mod embedded;
 pub mod face;
 pub mod fit;

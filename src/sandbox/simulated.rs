@@ -1,6 +1,7 @@
 //! The node half of a sandbox's contract, whichever it is: kubelets that follow `configSource` themselves, or agents.
 
 use super::agents::Agents;
+use super::api::NodeProxy;
 use super::kubelets::{Fault, InjectError, Kubelets};
 use crate::names::NodeName;
 
@@ -23,6 +24,14 @@ impl SimulatedNodes {
             Self::Kubelets(_) if fault.is_some_and(Fault::needs_agent) => Err(InjectError::WithoutAgent(node.clone())),
             Self::Kubelets(kubelets) => kubelets.inject(node, fault).await,
             Self::Agents(agents) => agents.inject(node, fault),
+        }
+    }
+
+    /// What answers for their kubelets when the API server passes a request on to one.
+    pub(super) fn proxy(&self) -> std::sync::Arc<dyn NodeProxy> {
+        match self {
+            Self::Kubelets(kubelets) => kubelets.proxy(),
+            Self::Agents(agents) => agents.proxy(),
         }
     }
 

@@ -79,7 +79,7 @@ impl State {
             End::Failed { .. } | End::Refused { .. } => Self::Failed,
             // The next plan finds a conflict there, or a node to assign; now somebody else has it.
             End::Changed { .. } => Self::Blocked,
-            End::NotStarted => Self::ToAssign,
+            End::NotStarted | End::RolledBack => Self::ToAssign,
             End::InFlight => Self::Waiting,
             End::Gone => return None,
         })

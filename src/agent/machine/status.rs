@@ -3,13 +3,15 @@
 
 use jiff::Timestamp;
 
-use super::backoff::since;
+use super::backoff::{after, since};
 use super::{State, texts};
 use crate::agent::signals::{ActivationError, Effect};
 use crate::agent::state::{Failure, FailureKind, Phase};
 use crate::contract::{ConfigStatus, error_text};
-use crate::nodeconfig::{Condition, NodeConfigStatus};
+use crate::nodeconfig::{Condition, NodeConfigStatus, ReportingAgent};
 
+/// What the agent says it is.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 const TRUE: &str = "True";
 const FALSE: &str = "False";
 
@@ -21,12 +23,14 @@ impl State {
     pub(super) fn tell(&mut self, now: Timestamp) -> Option<Effect> {
         self.volatile.wanted.as_ref()?;
         let status = self.status(now);
+        self.volatile.report.shown = Some(status.clone());
+        let quiet = !self.has_news() && self.breaks_silence() > now;
         let report = &mut self.volatile.report;
-        report.shown = Some(status.clone());
-        if report.sent.is_some() || report.backoff.waits(now) || report.known.as_ref() == Some(&status) {
+        if report.sent.is_some() || report.backoff.waits(now) || quiet {
             return None;
         }
-        let status = Box::new(status);
+        let agent = ReportingAgent { version: VERSION.to_owned(), heard_at: written(now) };
+        let status = Box::new(NodeConfigStatus { agent: Some(agent), ..status });
         report.sent = Some(status.clone());
         Some(Effect::Report(status))
     }
@@ -39,6 +43,7 @@ impl State {
             Ok(()) => {
                 volatile.report.backoff.clear();
                 volatile.report.known = Some(*sent);
+                volatile.report.heard = Some(now);
             }
             // It may have arrived all the same.
             Err(_) => {
@@ -48,12 +53,37 @@ impl State {
         }
     }
 
-    /// When to try again to report.
+    /// When to report, or to try again to.
     pub(super) fn report_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let report = &self.volatile.report;
         self.volatile.wanted.as_ref()?;
-        let owed = report.sent.is_none() && report.known != report.shown;
-        owed.then(|| report.backoff.until().map_or(now, |until| until.max(now)))
+        let due = if self.has_news() { now } else { self.breaks_silence() };
+        report
+            .sent
+            .is_none()
+            .then(|| [report.backoff.until(), Some(due)].into_iter().flatten().fold(now, Timestamp::max))
+    }
+
+    /// Whether there is something else to say than the API server has; that the agent is alive is no news.
+    fn has_news(&self) -> bool {
+        let report = &self.volatile.report;
+        match (&report.known, &report.shown) {
+            (Some(known), Some(shown)) => NodeConfigStatus { agent: None, ..known.clone() } != *shown,
+            (None, shown) => shown.is_some(),
+            (Some(_), None) => true,
+        }
+    }
+
+    /// When the API server is to be told again that this agent is alive. It is judged by what was told in this life, since an
+    /// API server with an older definition of NodeConfigs forgets it at once; after a start, by what the server has.
+    fn breaks_silence(&self) -> Timestamp {
+        let report = &self.volatile.report;
+        let told = || {
+            let agent = report.known.as_ref()?.agent.as_ref().filter(|agent| agent.version == VERSION)?;
+            // A moment to come is from a clock that was wrong.
+            agent.heard_at.parse().ok().filter(|heard| self.volatile.last.is_some_and(|now| *heard <= now))
+        };
+        report.heard.or_else(told).map_or(Timestamp::MIN, |heard| after(heard, self.volatile.silence))
     }
 
     /// What there is to say.
@@ -75,6 +105,7 @@ impl State {
                 content_hash: self.active_hash(),
                 pool: beyond.pool.clone(),
                 conditions: Vec::new(),
+                agent: None,
             },
         };
         if let Some(config) = &mut status.config
@@ -218,6 +249,11 @@ impl State {
     }
 }
 
+/// RFC 3339 in whole seconds, as the API machinery writes moments.
+fn written(moment: Timestamp) -> String {
+    moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// The same until the kubelet answers: it is one report.
 fn restarting(target: &str) -> String {
     format!("the kubelet is being restarted on {target}")
@@ -239,7 +275,7 @@ fn condition(
         status: status.to_owned(),
         reason,
         message,
-        last_transition_time: since.unwrap_or_else(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+        last_transition_time: since.unwrap_or_else(|| written(now)),
         observed_generation: generation,
     })
 }

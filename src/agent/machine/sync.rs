@@ -9,6 +9,7 @@ use super::{Found, State, Turn, UnderWay, texts};
 use crate::agent::signals::{Effect, FetchError, Fetched, NodeHealth, Verdict, Wanted};
 use crate::agent::state::{Failure, FailureKind, Phase};
 use crate::contract::{ConfigMapSource, ConfigSource, error_text};
+use crate::nodeconfig::NodeConfigStatus;
 
 /// Why what spec says was not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl State {
             }
             if first && volatile.report.shown.is_none() {
                 volatile.sync.problem = left_behind(new);
-                volatile.report.shown = Some(new.status.clone());
+                volatile.report.shown = Some(NodeConfigStatus { agent: None, ..new.status.clone() });
             }
             if volatile.report.sent.is_none() {
                 volatile.report.known = Some(new.status.clone());

@@ -1,15 +1,20 @@
-//! A lock that is held: renewed in the background, given up in the end, and known to be lost when it is.
+//! A lock that is held: renewed in the background, given up in the end, and known to be lost when it is. What people order
+//! beside it is heard with every renewal.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 
-use super::{LeaseRequests, LeaseView, Record};
+use super::{LeaseRequests, LeaseView, OrderError, Record};
 use crate::cluster::error::ClusterError;
-use crate::cluster::operation::Operation;
+use crate::cluster::operation::{Operation, Resource, Verb};
 use crate::cluster::transport::Transport;
+use crate::observed::Orders;
+use crate::observed::orders::forget_aborts_of_others;
 
 /// How long giving the lock up may take. It would expire anyway.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
@@ -27,9 +32,14 @@ enum State {
 #[derive(Debug)]
 pub struct HeldLock {
     view: LockView,
+    orders: watch::Receiver<Orders>,
+    ask: mpsc::Sender<Asked>,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<()>>,
 }
+
+/// Somebody who wants to know what is ordered, as the Lease says now.
+type Asked = oneshot::Sender<Result<Orders, OrderError>>;
 
 /// A view of a lock, for those who may write only while it is held.
 #[derive(Debug, Clone)]
@@ -51,7 +61,17 @@ impl LockView {
             State::Held(until) => format!("it expired at {until:.0}"),
             State::Lost(reason) => reason.clone(),
         };
-        Err(ClusterError::LockLost { operation: Box::new(operation.clone()), lease: self.lease.clone(), reason })
+        Err(self.lost_for(operation, reason))
+    }
+
+    fn lost_for(&self, operation: &Operation, reason: String) -> ClusterError {
+        ClusterError::LockLost { operation: Box::new(operation.clone()), lease: self.lease.clone(), reason }
+    }
+
+    /// The operation of reading the Lease.
+    fn reading(&self) -> Operation {
+        let (namespace, name) = self.lease.split_once('/').unwrap_or(("", &self.lease));
+        Operation::on(Verb::Get, Resource::Leases, Some(namespace), name)
     }
 
     /// Waits until the lock is lost, and says how. Never ends while it is held.
@@ -71,8 +91,36 @@ impl HeldLock {
         let (tell, state) = watch::channel(State::Held(until));
         let view = LockView { lease: requests.display(), transport: requests.transport.clone(), state };
         let (stop, stopped) = oneshot::channel();
-        let keeper = Keeper { requests, lease, until, tell };
-        Self { view, stop: Some(stop), task: Some(tokio::spawn(keeper.run(stopped))) }
+        let (publish, orders) = watch::channel(Orders::default());
+        let (ask, asked) = mpsc::channel(1);
+        let mut keeper = Keeper { requests, lease, until, tell, publish, garbled: None };
+        // Whoever plans asks anew, and is told what is wrong.
+        let _ = keeper.heard();
+        Self { view, orders, ask, stop: Some(stop), task: Some(tokio::spawn(keeper.run(stopped, asked))) }
+    }
+
+    /// What is ordered of the fleet, as heard with the last renewal; an abort only if it is for this holder. What cannot be
+    /// understood changes nothing here, and is logged.
+    #[must_use]
+    pub fn orders(&self) -> watch::Receiver<Orders> {
+        self.orders.clone()
+    }
+
+    /// Reads what is ordered of the fleet now. [`orders`](Self::orders) is at least as new afterwards.
+    ///
+    /// # Errors
+    /// [`OrderError`]; [`ClusterError::LockLost`] in it when the lock is not held any more.
+    pub async fn look(&self) -> Result<Orders, OrderError> {
+        let (answer, answered) = oneshot::channel();
+        // Nobody answers when the lock is lost.
+        let _ = self.ask.send(answer).await;
+        match answered.await {
+            Ok(orders) => orders,
+            Err(_) => {
+                let reason = self.view.lost().await;
+                Err(self.view.lost_for(&self.view.reading(), reason).into())
+            }
+        }
     }
 
     /// Namespace and name of the Lease.
@@ -102,6 +150,13 @@ impl HeldLock {
     }
 }
 
+/// Who has a Lease that is not held any more.
+fn whose(lease: Option<LeaseView>) -> String {
+    let Some(lease) = lease else { return "the Lease was deleted".to_owned() };
+    let holder = lease.holder.filter(|holder| !holder.is_empty());
+    format!("{} has it now", holder.as_deref().unwrap_or("nobody"))
+}
+
 fn end_of(renewed: Timestamp, duration: Duration) -> Timestamp {
     SignedDuration::try_from(duration).ok().and_then(|d| renewed.checked_add(d).ok()).unwrap_or(renewed)
 }
@@ -112,15 +167,25 @@ struct Keeper {
     lease: LeaseView,
     until: Timestamp,
     tell: watch::Sender<State>,
+    publish: watch::Sender<Orders>,
+    /// What of the orders could not be understood, as it was last said.
+    garbled: Option<OrderError>,
 }
 
 impl Keeper {
-    async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
-        let pause = self.requests.options.duration / 3;
+    async fn run(mut self, mut stopped: oneshot::Receiver<()>, mut asked: mpsc::Receiver<Asked>) {
+        let mut pace = tokio::time::interval(self.requests.options.duration / 3);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        pace.tick().await;
         loop {
             tokio::select! {
                 _ = &mut stopped => break,
-                () = tokio::time::sleep(pause) => {}
+                _ = pace.tick() => {}
+                Some(answer) = asked.recv() => {
+                    // Whoever asked may have gone.
+                    let _ = answer.send(self.look().await);
+                    continue;
+                }
             }
             let renewal = tokio::select! {
                 _ = &mut stopped => break,
@@ -144,29 +209,68 @@ impl Keeper {
         }
     }
 
+    /// Takes a Lease as it was read, and publishes what it orders.
+    fn take(&mut self, lease: LeaseView) -> Result<Orders, OrderError> {
+        self.lease = lease;
+        self.heard()
+    }
+
+    fn heard(&mut self) -> Result<Orders, OrderError> {
+        match self.requests.orders(&self.lease) {
+            Ok(mut orders) => {
+                self.garbled = None;
+                orders.abort = orders.abort.filter(|abort| abort.holder == self.requests.options.identity);
+                self.publish.send_if_modified(|known| {
+                    let new = *known != orders;
+                    known.clone_from(&orders);
+                    new
+                });
+                Ok(orders)
+            }
+            Err(error) => {
+                if self.garbled.as_ref() != Some(&error) {
+                    tracing::warn!("{error}. Until it can be read, what was ordered before counts. {}", error.help());
+                    self.garbled = Some(error.clone());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the Lease. That somebody else has it is for the next renewal to find.
+    async fn look(&mut self) -> Result<Orders, OrderError> {
+        match self.requests.get().await? {
+            Some(lease) if lease.holder.as_deref() == Some(&self.requests.options.identity) => self.take(lease),
+            other => {
+                let (operation, lease) = (self.requests.operation(Verb::Get), self.requests.display());
+                let reason = whose(other);
+                Err(ClusterError::LockLost { operation: Box::new(operation), lease, reason }.into())
+            }
+        }
+    }
+
     /// Renews the Lease, trying until it expires.
     async fn renew(&mut self) -> Result<(), String> {
         loop {
             let now = self.requests.transport.server_time();
             let left = Duration::try_from(self.until.duration_since(now)).unwrap_or_default();
             let requests = LeaseRequests { transport: self.requests.transport.within(left), ..self.requests.clone() };
-            let record = self.record(&requests.options.identity, requests.options.duration, now);
+            let record =
+                self.record(&requests.options.identity, requests.options.duration, now, &self.lease.annotations);
             match requests.write(record, Some(&self.lease.resource_version)).await {
                 Ok(lease) => {
-                    self.lease = lease;
+                    // Said already where it cannot be understood.
+                    let _ = self.take(lease);
                     self.until = end_of(now, requests.options.duration);
                     return Ok(());
                 }
                 Err(ClusterError::NotFound { .. }) => return Err("the Lease was deleted".to_owned()),
                 Err(ClusterError::Conflict { .. }) => match requests.get().await {
+                    // Somebody has ordered something: it is heard here, and kept by the next attempt.
                     Ok(Some(lease)) if lease.holder.as_deref() == Some(&requests.options.identity) => {
-                        self.lease = lease
+                        let _ = self.take(lease);
                     }
-                    Ok(Some(lease)) => {
-                        let holder = lease.holder.filter(|holder| !holder.is_empty());
-                        return Err(format!("{} has it now", holder.as_deref().unwrap_or("nobody")));
-                    }
-                    Ok(None) => return Err("the Lease was deleted".to_owned()),
+                    Ok(other) => return Err(whose(other)),
                     Err(error) => tracing::debug!("{error}"),
                 },
                 Err(error) if left.is_zero() => return Err(format!("it could not be renewed in time: {error}")),
@@ -176,15 +280,20 @@ impl Keeper {
         }
     }
 
-    fn record<'a>(&'a self, holder: &'a str, duration: Duration, renewed: Timestamp) -> Record<'a> {
-        let acquired = self.lease.acquired.unwrap_or(renewed);
+    fn record<'a>(
+        &self,
+        holder: &'a str,
+        duration: Duration,
+        renewed: Timestamp,
+        annotations: &'a BTreeMap<String, String>,
+    ) -> Record<'a> {
         Record {
-            holder,
-            duration,
-            acquired,
-            renewed,
+            holder: Some(holder),
+            seconds: Some(duration.as_secs()),
+            acquired: Some(self.lease.acquired.unwrap_or(renewed)),
+            renewed: Some(renewed),
             transitions: self.lease.transitions,
-            annotations: &self.lease.annotations,
+            annotations,
         }
     }
 
@@ -192,13 +301,21 @@ impl Keeper {
     async fn release(&mut self) -> Result<(), ClusterError> {
         let transport = self.requests.transport.within(RELEASE_PATIENCE);
         let requests = LeaseRequests { transport, ..self.requests.clone() };
-        let record = self.record("", Duration::from_secs(1), requests.transport.server_time());
+        let now = requests.transport.server_time();
+        // An abort of this holder is carried out.
+        let left = |lease: &LeaseView| {
+            let mut annotations = lease.annotations.clone();
+            forget_aborts_of_others(&mut annotations, "");
+            annotations
+        };
+        let annotations = left(&self.lease);
+        let record = self.record("", Duration::from_secs(1), now, &annotations);
         match requests.write(record, Some(&self.lease.resource_version)).await {
             // A renewal may have been under way when the end came.
             Err(ClusterError::Conflict { .. }) => match requests.get().await? {
                 Some(lease) if lease.holder.as_deref() == Some(&requests.options.identity) => {
                     // What was ordered meanwhile stays.
-                    let record = Record { annotations: &lease.annotations, ..record };
+                    let record = Record { annotations: &left(&lease), ..record };
                     requests.write(record, Some(&lease.resource_version)).await.map(drop)
                 }
                 _ => Ok(()),

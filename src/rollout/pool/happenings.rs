@@ -31,6 +31,9 @@ impl PoolRun {
         });
         self.nodes.update(number, |node| node.waiting = Waiting::NotAcknowledged);
         self.watch(number, context);
+        if self.taking_back {
+            self.return_node(number, context);
+        }
         self.start_more(context);
     }
 
@@ -130,6 +133,7 @@ impl PoolRun {
         let on_target = self.target.is_named_by(seen.source.as_ref());
         let Some(node) = self.nodes.get(number) else { return };
         let (phase, left_target) = (node.phase.clone(), node.seen_on_target && !on_target);
+        let has_back = node.may_return() && seen.source == node.from;
         self.nodes.update(number, |node| {
             node.ready = seen.ready == Readiness::Ready;
             node.healthy = healthy;
@@ -137,7 +141,13 @@ impl PoolRun {
         });
         match phase {
             Phase::Pending if !healthy && self.opened(number) => self.free.push_back(number),
-            Phase::Watching { .. } if left_target && self.mode.assign => self.lose(number, seen, context),
+            // Pointed back by our own patch, seen before its answer, or without one.
+            Phase::Returning { since } | Phase::Watching { since } if left_target && self.taking_back && has_back => {
+                self.returned(number, since, context);
+            }
+            Phase::Watching { .. } | Phase::Returning { .. } if left_target && self.mode.assign => {
+                self.lose(number, seen, context)
+            }
             // What was proven of it is no longer so.
             Phase::Converged { .. } | Phase::LeftAlone(Why::Converged) if left_target => {
                 self.lose(number, seen, context)
@@ -175,6 +185,10 @@ impl PoolRun {
 
     fn judge_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
         let Some(tracked) = self.nodes.get(number) else { return };
+        // It is on its way back.
+        if !matches!(tracked.phase, Phase::Watching { .. }) {
+            return;
+        }
         let (pool, node) = (self.name.clone(), tracked.name.clone());
         let waited = elapsed(since, context.now);
         let patience = Patience { was_ready: tracked.was_ready, waited, timeout: Some(self.timeout) };
@@ -221,7 +235,7 @@ impl PoolRun {
         let Some(node) = self.nodes.get(number) else { return };
         context.tell(Progress::Failed { pool: self.name.clone(), node: node.name.clone(), failure: failure.clone() });
         let group = node.group;
-        let rollback = if self.mode.rollback_on_failure && node.patch.is_some() && node.can_return {
+        let rollback = if (self.mode.rollback_on_failure || self.taking_back) && node.may_return() {
             let patch = back_patch(&self.target, node.from.as_ref());
             context.commands.push(Command::RollBack(node.name.clone(), patch));
             Rollback::Asked
@@ -233,6 +247,35 @@ impl PoolRun {
             self.replace_canary(number);
         } else if self.mode.assign {
             self.count_failure(number, group, context);
+        }
+    }
+
+    /// Points a node back that has been assigned and has not converged, if it can return.
+    pub(super) fn return_node(&mut self, number: usize, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number).filter(|node| node.may_return()) else { return };
+        let phase = match node.phase.clone() {
+            Phase::Watching { since } => Phase::Returning { since },
+            Phase::Failed { failure, seconds, rollback: Rollback::No } => {
+                Phase::Failed { failure, seconds, rollback: Rollback::Asked }
+            }
+            _ => return,
+        };
+        let patch = back_patch(&self.target, node.from.as_ref());
+        context.commands.push(Command::RollBack(node.name.clone(), patch));
+        self.nodes.set(number, phase);
+    }
+
+    /// It points again at what it had.
+    fn returned(&mut self, number: usize, since: Timestamp, context: &mut Context<'_>) {
+        let seconds = elapsed(since, context.now).as_secs_f64();
+        self.nodes.set(number, Phase::Returned { seconds });
+        let Some(node) = self.nodes.get(number) else { return };
+        context.tell(Progress::RolledBack { pool: self.name.clone(), node: node.name.clone(), to: node.from.clone() });
+    }
+
+    fn tell_refused(&self, number: usize, error: String, context: &mut Context<'_>) {
+        if let Some(node) = self.nodes.get(number) {
+            context.tell(Progress::Refused { pool: self.name.clone(), node: node.name.clone(), error });
         }
     }
 
@@ -254,6 +297,22 @@ impl PoolRun {
         result: Result<(), String>,
         context: &mut Context<'_>,
     ) {
+        if let Some(Phase::Returning { since }) = self.nodes.get(number).map(|node| node.phase.clone()) {
+            match result {
+                Ok(()) => self.returned(number, since, context),
+                Err(error) => {
+                    // Whether it arrived after all is seen by the watch.
+                    self.nodes.set(number, Phase::Watching { since });
+                    self.tell_refused(number, error, context);
+                    self.woken(Some(number), context);
+                }
+            }
+            return;
+        }
+        // Seen by the watch before.
+        if self.nodes.get(number).is_some_and(|node| matches!(node.phase, Phase::Returned { .. })) {
+            return;
+        }
         let name = self.name.clone();
         let (done, outcome) = match result {
             Ok(()) => (Rollback::Done, None),

@@ -52,6 +52,8 @@ pub(super) struct PoolRun {
     gate: Gate,
     failures: u32,
     stopped: Option<StopReason>,
+    /// Whether nodes that have not converged are pointed back.
+    taking_back: bool,
     stalled_since: Option<Timestamp>,
 }
 
@@ -73,6 +75,7 @@ impl PoolRun {
             gate: Gate::Open,
             failures: 0,
             stopped: None,
+            taking_back: false,
             stalled_since: None,
         };
         for left in &plan.left_alone {
@@ -347,9 +350,30 @@ impl PoolRun {
         if self.stopped.is_some() || (self.nodes.pending() == 0 && !assigning()) {
             return;
         }
+        self.halt(reason, context);
+    }
+
+    fn halt(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         self.stopped = Some(reason.clone());
         self.stalled_since = None;
         context.tell(Progress::Stopped { pool: self.name.clone(), reason: reason.clone() });
+    }
+
+    /// Starts no further node, and points back those that have not converged. A patch that is on its way to the server is
+    /// waited for.
+    pub(super) fn take_back(&mut self, reason: &StopReason, context: &mut Context<'_>) {
+        if !self.mode.assign {
+            return;
+        }
+        self.stop(reason, context);
+        self.taking_back = true;
+        for number in self.nodes.numbers() {
+            self.return_node(number, context);
+        }
+        let returning = |node: &Tracked| matches!(node.phase, Phase::Returning { .. });
+        if self.stopped.is_none() && self.nodes.iter().any(returning) {
+            self.halt(reason, context);
+        }
     }
 
     pub(super) fn outcome(&self) -> PoolOutcome {
@@ -361,8 +385,10 @@ impl PoolRun {
                 NodeOutcome { node: node.name.clone(), from: node.from.clone(), to: self.target.clone(), end, seconds }
             })
             .collect();
-        // An interrupt that came when nothing was left to start has stopped nothing.
-        let nothing_left = self.nodes.pending() == 0 && self.stopped == Some(StopReason::Interrupted);
+        // Whoever asked when nothing was left to start has stopped nothing.
+        let asked = self.stopped.as_ref().is_some_and(StopReason::is_asked_for);
+        let returned = |node: &Tracked| matches!(node.phase, Phase::Returning { .. } | Phase::Returned { .. });
+        let nothing_left = asked && self.nodes.pending() == 0 && !self.nodes.iter().any(returned);
         PoolOutcome { stopped: self.stopped.clone().filter(|_| !nothing_left), nodes }
     }
 }

@@ -33,6 +33,10 @@ pub(super) enum Phase {
     Changed { to: Option<ConfigSource> },
     /// It left the cluster.
     Gone,
+    /// It had not converged, and the patch that points it back is on its way to the server.
+    Returning { since: Timestamp },
+    /// It points again at what it had.
+    Returned { seconds: f64 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +82,7 @@ pub(super) struct Tracked {
 impl Tracked {
     pub(super) fn in_flight(&self) -> bool {
         match &self.phase {
-            Phase::Assigning | Phase::Watching { .. } => true,
+            Phase::Assigning | Phase::Watching { .. } | Phase::Returning { .. } => true,
             Phase::Failed { rollback, .. } => *rollback == Rollback::Asked,
             _ => false,
         }
@@ -90,6 +94,11 @@ impl Tracked {
         !self.was_ready && matches!(&self.phase, Phase::Failed { failure, .. } if silent(failure))
     }
 
+    /// Whether this rollout has assigned it, and what it had before can be had again.
+    pub(super) fn may_return(&self) -> bool {
+        self.patch.is_some() && self.can_return
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         matches!(self.phase, Phase::Failed { .. })
     }
@@ -98,7 +107,7 @@ impl Tracked {
     pub(super) fn unavailable(&self) -> bool {
         match &self.phase {
             Phase::Gone => false,
-            Phase::Assigning | Phase::Watching { .. } | Phase::Failed { .. } => true,
+            Phase::Assigning | Phase::Watching { .. } | Phase::Failed { .. } | Phase::Returning { .. } => true,
             _ => !self.healthy,
         }
     }
@@ -160,7 +169,8 @@ impl Tracked {
         match &self.phase {
             Phase::LeftAlone(why) => (End::LeftAlone { why: why.clone() }, None),
             Phase::Pending => (End::NotStarted, None),
-            Phase::Assigning | Phase::Watching { .. } => (End::InFlight, None),
+            Phase::Assigning | Phase::Watching { .. } | Phase::Returning { .. } => (End::InFlight, None),
+            Phase::Returned { seconds } => (End::RolledBack, Some(*seconds)),
             Phase::Converged { seconds } => (End::Converged, Some(*seconds)),
             Phase::Failed { failure, seconds, rollback } => {
                 (End::Failed { failure: failure.clone(), rolled_back: *rollback == Rollback::Done }, Some(*seconds))

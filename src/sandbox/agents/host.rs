@@ -19,30 +19,14 @@ use crate::kubelet::minor::{NEWEST, OLDEST};
 use crate::kubelet::risk::StateFile;
 use crate::names::NodeName;
 use crate::observed::KubeletVersion;
+use crate::sandbox::api::Proxied;
+use crate::sandbox::configz::{self, PROVISIONED};
 use crate::sandbox::kubelets::Fault;
 
 /// Where the kubelet reads its configuration (kubeadm).
 pub(super) const CONFIG_FILE: &str = "/var/lib/kubelet/config.yaml";
 /// Where the agent keeps things.
 const FOLDER: &str = "/var/lib/nodecfg";
-/// What nodes are provisioned with (kubeadm's defaults, in short).
-const PROVISIONED: &str = "\
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-authentication:
-  anonymous:
-    enabled: false
-  webhook:
-    enabled: true
-authorization:
-  mode: Webhook
-cgroupDriver: systemd
-clusterDNS:
-- 10.96.0.10
-clusterDomain: cluster.local
-rotateCertificates: true
-";
-
 /// The paths that the agent is started with.
 pub(super) fn paths() -> Paths {
     Paths { folder: FOLDER.into(), placement: Placement::File { config: CONFIG_FILE.into() } }
@@ -166,6 +150,20 @@ impl Simulated {
     /// Whether the API server can be reached from it.
     pub(super) fn reaches_server(&self) -> bool {
         self.lock().outage.is_none_or(|until| until <= self.pace.now())
+    }
+
+    /// What its kubelet answers the API server.
+    pub(super) fn proxied(&self, path: &str) -> Proxied {
+        let now = self.pace.now();
+        let minor = self.minor();
+        let mut inner = self.lock();
+        match inner.process.look(now) {
+            Ok(()) => {
+                let running = inner.process.running();
+                configz::answer(path, &String::from_utf8_lossy(&running), minor, inner.fault)
+            }
+            Err(_) => configz::unreachable(),
+        }
     }
 
     /// What the kubelet has to write now, and when to ask again.

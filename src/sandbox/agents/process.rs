@@ -174,6 +174,11 @@ impl Process {
         }
     }
 
+    /// The configuration that it was started with.
+    pub(super) fn running(&self) -> Text {
+        Arc::clone(&self.runs)
+    }
+
     /// Whether the service manager starts it again now.
     pub(super) fn is_to_start(&self, now: Timestamp) -> bool {
         matches!(self.life, Life::Exited { again, .. } if again <= now)

@@ -1,7 +1,7 @@
 //! Simulated nodes with agents as their user sees them: started, made to misbehave, stopped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use kube::Client;
@@ -22,7 +22,8 @@ use crate::cluster::agent::AgentClientOptions;
 use crate::cluster::retry::RetryPolicy;
 use crate::names::NodeName;
 use crate::observed::KubeletVersion;
-use crate::sandbox::api::{Api, User};
+use crate::sandbox::api::{Api, NodeProxy, Proxied, User};
+use crate::sandbox::configz;
 use crate::sandbox::kubelets::watch::{Change, Collection};
 use crate::sandbox::kubelets::wire::{self, Node};
 use crate::sandbox::kubelets::{Fault, Faults, InjectError, StartError, seed_of};
@@ -138,6 +139,12 @@ impl Agents {
         }
     }
 
+    /// What answers for the kubelets when the API server passes a request on to one.
+    #[must_use]
+    pub fn proxy(&self) -> Arc<dyn NodeProxy> {
+        Arc::new(OfHosts(Arc::downgrade(&self.fleet)))
+    }
+
     /// Stops all nodes; what is under way is finished first.
     pub async fn stop(self) {
         for task in &self.tasks {
@@ -149,6 +156,20 @@ impl Agents {
             // An agent that ended badly has said so.
             let _ = running.task.await;
         }
+    }
+}
+
+/// Weak, since the server that asks is kept by the fleet.
+struct OfHosts(Weak<Fleet>);
+
+impl NodeProxy for OfHosts {
+    fn get(&self, _api: &Api, node: &str, path: &str) -> Proxied {
+        let host = || {
+            let (fleet, node) = (self.0.upgrade()?, NodeName::new(node).ok()?);
+            let host = fleet.lock().get(&node).map(|running| Arc::clone(&running.host));
+            host
+        };
+        host().map_or_else(configz::unreachable, |host| host.proxied(path))
     }
 }
 

@@ -16,6 +16,7 @@ use super::access_review;
 use super::auth::{self, User};
 use super::delete;
 use super::list;
+use super::node_proxy::Proxied;
 use super::patch::PatchKind;
 use super::protobuf;
 use super::request::{self, Form, Query, ResourcePath, Route};
@@ -112,6 +113,9 @@ impl Exchange<'_> {
                 Ok(page_not_found())
             };
         };
+        if (self.path.resource.as_str(), self.path.subresource.as_str(), verb) == ("nodes", "proxy", "get") {
+            return self.proxied(&resource);
+        }
         self.check_subresource(&resource, verb)?;
         if matches!(verb, "get" | "list" | "watch") {
             return self.read_from(&resource, verb, &query);
@@ -154,6 +158,21 @@ impl Exchange<'_> {
             (false, true) if resource.nature != Nature::Namespace => Err(ApiError::no_such_resource()),
             _ if !resource.has_verb(verb) => Err(ApiError::method_not_allowed()),
             _ => Ok(()),
+        }
+    }
+
+    /// What the kubelet of a Node answers.
+    fn proxied(&self, resource: &Resource) -> ApiResult<Response> {
+        if self.api.get("", "nodes", "", &self.path.name).is_none() {
+            return Err(ApiError::not_found(&resource.plural, &resource.group, &self.path.name));
+        }
+        let rest = self.parts.uri.path().split_once("/proxy").map_or("", |(_, rest)| rest);
+        match self.api.proxied(&self.path.name, rest) {
+            Proxied::Unreachable(why) => Err(ApiError::unavailable(format!("error trying to reach service: {why}"))),
+            Proxied::Answer { status, content_type, body } => {
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                Ok(answer(status, content_type, body))
+            }
         }
     }
 

@@ -20,6 +20,7 @@ mod http;
 mod intake;
 mod list;
 mod named;
+mod node_proxy;
 mod object;
 mod patch;
 mod prepare;
@@ -40,7 +41,7 @@ mod watch;
 mod write;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use ::http::{HeaderMap, Request, header};
@@ -53,6 +54,7 @@ use tower::ServiceExt;
 pub use auth::{Access, Rule, User};
 pub use character::Character;
 pub use face_seam::{Face, FaceAnswer, TableRequest};
+pub use node_proxy::{NodeProxy, Proxied};
 pub use status::ApiError;
 
 use auth::Denials;
@@ -112,6 +114,7 @@ struct Inner {
     registry: RwLock<Registry>,
     random: Mutex<fastrand::Rng>,
     denials: RwLock<Denials>,
+    node_proxy: OnceLock<Arc<dyn NodeProxy>>,
 }
 
 /// An API server. Clones share one cluster.
@@ -133,6 +136,7 @@ impl Api {
             store: Mutex::new(Store::new(limits)),
             registry: RwLock::new(registry),
             denials: RwLock::default(),
+            node_proxy: OnceLock::new(),
         }));
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -249,6 +253,17 @@ impl Api {
 
     pub(crate) fn bookmark_interval(&self) -> Duration {
         self.0.options.bookmark_interval
+    }
+
+    /// Says who answers for the kubelets. The first counts.
+    pub(crate) fn answer_for_kubelets(&self, proxy: Arc<dyn NodeProxy>) {
+        let _ = self.0.node_proxy.set(proxy);
+    }
+
+    /// A GET of a path of a node's kubelet. Where nobody answers for kubelets, none can be reached.
+    pub(crate) fn proxied(&self, node: &str, path: &str) -> Proxied {
+        let nobody = || Proxied::Unreachable("dial tcp: no kubelet listens".to_owned());
+        self.0.node_proxy.get().map_or_else(nobody, |proxy| proxy.get(self, node, path))
     }
 
     pub(crate) fn face(&self) -> Option<&dyn Face> {

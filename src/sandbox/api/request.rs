@@ -85,6 +85,7 @@ impl Route {
             ["namespaces", namespace, resource, name, sub] => (*namespace, *resource, *name, *sub),
             [resource] => ("", *resource, "", ""),
             [resource, name] => ("", *resource, *name, ""),
+            ["nodes", name, "proxy", ..] => ("", "nodes", *name, "proxy"),
             [resource, name, sub] => ("", *resource, *name, *sub),
             _ => return Self::Unknown,
         };

@@ -182,6 +182,11 @@ impl ApiError {
         Self::new(500, "InternalError", message)
     }
 
+    /// 503.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(503, "ServiceUnavailable", message)
+    }
+
     /// The `Status` object.
     #[must_use]
     pub fn to_value(&self) -> Value {

@@ -35,6 +35,8 @@ pub enum Fault {
     Flap,
     /// Does not run at all: Unknown from the moment of the fault, and nothing is acknowledged.
     Deaf,
+    /// Refuses the API server what it shows of its configuration (`configz`), as one does that was never told who may see it.
+    RefusesConfigz,
     /// Needs an agent: the kubelet does not start with a new configuration, whatever its text.
     NoStart,
     /// Needs an agent: the kubelet starts with a new configuration, and dies 15 s later, again and again.
@@ -49,7 +51,7 @@ pub enum Fault {
 }
 
 /// The kinds as the user writes them, each with what it does; [`Fault`] has the details.
-pub const KINDS: [(&str, &str); 14] = [
+pub const KINDS: [(&str, &str); 15] = [
     ("crash", "dies on its new configuration"),
     ("slow", "takes 10 times as long; slow:<factor> for another factor"),
     ("not-ready", "activates its configuration and is not Ready with it"),
@@ -59,6 +61,7 @@ pub const KINDS: [(&str, &str); 14] = [
     ("validate-error", "refuses its configuration"),
     ("flap", "converges, then is not Ready every other 20 s"),
     ("deaf", "does not run, Ready is Unknown"),
+    ("refuses-configz", "its kubelet shows nobody its configuration"),
     ("no-start", "its kubelet does not start with a new configuration"),
     ("dies", "its kubelet starts with a new configuration and dies in the trial"),
     ("restart-fails", "its kubelet cannot be restarted with a new configuration"),
@@ -134,6 +137,7 @@ impl FromStr for Fault {
             "validate-error" => Self::ValidateError,
             "flap" => Self::Flap,
             "deaf" => Self::Deaf,
+            "refuses-configz" => Self::RefusesConfigz,
             "no-start" => Self::NoStart,
             "dies" => Self::Dies,
             "restart-fails" => Self::RestartFails,
@@ -156,6 +160,7 @@ impl fmt::Display for Fault {
             Self::ValidateError => "validate-error",
             Self::Flap => "flap",
             Self::Deaf => "deaf",
+            Self::RefusesConfigz => "refuses-configz",
             Self::NoStart => "no-start",
             Self::Dies => "dies",
             Self::RestartFails => "restart-fails",

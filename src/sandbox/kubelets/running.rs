@@ -1,5 +1,7 @@
 //! Simulated kubelets as their user sees them: started, made to misbehave, stopped.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
@@ -11,6 +13,8 @@ use super::fault::{Fault, Faults};
 use super::watch::Collection;
 use super::wire::{self, ConfigMapMeta, Node};
 use crate::names::NodeName;
+use crate::sandbox::api::NodeProxy;
+use crate::sandbox::configz::OfNodes;
 
 /// Changes that may wait to be taken.
 const BACKLOG: usize = 256;
@@ -87,6 +91,9 @@ pub struct Kubelets {
     commands: mpsc::UnboundedSender<Command>,
     driver: Option<JoinHandle<()>>,
     watches: [JoinHandle<()>; 2],
+    /// Faults that were injected, and those from the start, for who asks for them from outside.
+    injected: Arc<Mutex<HashMap<NodeName, Option<Fault>>>>,
+    faults: Faults,
 }
 
 impl Kubelets {
@@ -111,10 +118,11 @@ impl Kubelets {
             tokio::spawn(config_maps.follow(client.clone(), config_map_version, config_map_sender)),
         ];
         let (commands, received) = mpsc::unbounded_channel();
+        let faults = options.faults.clone();
         let mut driver = Driver::new(client, options);
         driver.nodes_listed(all);
         let driver = Some(tokio::spawn(driver.run(node_changes, config_map_changes, received)));
-        Ok(Self { commands, driver, watches })
+        Ok(Self { commands, driver, watches, injected: Arc::default(), faults })
     }
 
     /// Makes the kubelet of a node misbehave from now on, or with `None` mends it.
@@ -125,10 +133,25 @@ impl Kubelets {
         let (reply, replied) = oneshot::channel();
         let sent = self.commands.send(Command::Inject(node.clone(), fault, reply));
         match (sent, replied.await) {
-            (Ok(()), Ok(true)) => Ok(()),
+            (Ok(()), Ok(true)) => {
+                self.injected.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), fault);
+                Ok(())
+            }
             (Ok(()), Ok(false)) => Err(InjectError::UnknownNode(node.clone())),
             _ => Err(InjectError::Stopped),
         }
+    }
+
+    /// What answers for the kubelets when the API server passes a request on to one.
+    #[must_use]
+    pub fn proxy(&self) -> Arc<dyn NodeProxy> {
+        let (injected, faults) = (Arc::clone(&self.injected), self.faults.clone());
+        let fault = move |node: &str| {
+            let node = NodeName::new(node).ok()?;
+            let injected = injected.lock().unwrap_or_else(PoisonError::into_inner).get(&node).copied();
+            injected.unwrap_or_else(|| faults.of(&node))
+        };
+        Arc::new(OfNodes { fault })
     }
 
     /// Stops all kubelets; requests that are under way are finished first.

@@ -1,0 +1,188 @@
+//! The configurations of several nodes as one: what they share, and where they differ.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value as Json};
+
+use super::taken::{LeftOut, Taken, Withheld, path};
+use crate::names::NodeName;
+
+/// Fields that are left out where they differ: the most common value would be wrong on every other node.
+const NEVER_SHARED: [&str; 2] = ["address", "healthzBindAddress"];
+
+/// What several nodes run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Common {
+    /// The nodes, by name.
+    pub nodes: Vec<NodeName>,
+    /// For every field the value that most of them have.
+    pub configuration: Map<String, Json>,
+    /// The fields that they do not share, by path.
+    pub differences: Vec<Difference>,
+    /// What is in none of the configurations, or not in this one.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A field that is not the same on all nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// The field.
+    pub field: String,
+    /// The values, the most common first: it is the one that is taken.
+    pub shares: Vec<Share>,
+}
+
+/// A value and who has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Share {
+    /// The value; unset where the field is not set.
+    pub value: Option<Json>,
+    /// The nodes, by name.
+    pub nodes: Vec<NodeName>,
+}
+
+/// Compares nodes. Of values that as many nodes have, the one of the first node by name counts.
+#[must_use]
+pub fn common(taken: &[Taken]) -> Common {
+    let mut taken: Vec<&Taken> = taken.iter().collect();
+    taken.sort_by(|a, b| a.node.cmp(&b.node));
+    let mut left_out: BTreeSet<LeftOut> = taken.iter().flat_map(|one| one.left_out.iter().cloned()).collect();
+    let mut configuration = Map::new();
+    let mut differences = Vec::new();
+    for names in leaves(&taken) {
+        let shares = shares(&taken, &names);
+        let Some(most) = shares.first() else { continue };
+        let field = path(&names);
+        if shares.len() > 1 && NEVER_SHARED.contains(&field.as_str()) {
+            left_out.insert(LeftOut { field: field.clone(), why: Withheld::Differs });
+        } else if let Some(value) = &most.value {
+            put(&mut configuration, &names, value.clone());
+        }
+        if shares.len() > 1 {
+            differences.push(Difference { field, shares });
+        }
+    }
+    let nodes = taken.iter().map(|one| one.node.clone()).collect();
+    Common { nodes, configuration, differences, left_out: left_out.into_iter().collect() }
+}
+
+/// The paths at which values are compared: those that are no map, and maps that are not one on every node, or empty on one.
+fn leaves(taken: &[&Taken]) -> BTreeSet<Vec<String>> {
+    let mut leaves = BTreeSet::new();
+    let mut todo = vec![Vec::new()];
+    while let Some(prefix) = todo.pop() {
+        let maps: Vec<&Map<String, Json>> = taken.iter().filter_map(|one| map_at(&one.configuration, &prefix)).collect();
+        let keys: BTreeSet<&String> = maps.iter().flat_map(|map| map.keys()).collect();
+        for key in keys {
+            let names: Vec<String> = prefix.iter().chain([key]).cloned().collect();
+            let is_map = |value: &Json| value.as_object().is_some_and(|map| !map.is_empty());
+            let all_maps = maps.iter().filter_map(|map| map.get(key)).all(is_map);
+            if all_maps {
+                todo.push(names);
+            } else {
+                leaves.insert(names);
+            }
+        }
+    }
+    leaves
+}
+
+fn map_at<'m>(map: &'m Map<String, Json>, names: &[String]) -> Option<&'m Map<String, Json>> {
+    names.iter().try_fold(map, |map, name| map.get(name)?.as_object())
+}
+
+fn at<'m>(map: &'m Map<String, Json>, names: &[String]) -> Option<&'m Json> {
+    let (last, parents) = names.split_last()?;
+    map_at(map, parents)?.get(last)
+}
+
+fn shares(taken: &[&Taken], names: &[String]) -> Vec<Share> {
+    // By the text of the value, with the place of the first node that has it.
+    let mut shares: BTreeMap<Option<String>, (usize, Share)> = BTreeMap::new();
+    for (number, one) in taken.iter().enumerate() {
+        let value = at(&one.configuration, names);
+        let (_, share) = shares
+            .entry(value.map(Json::to_string))
+            .or_insert_with(|| (number, Share { value: value.cloned(), nodes: Vec::new() }));
+        share.nodes.push(one.node.clone());
+    }
+    let mut shares: Vec<(usize, Share)> = shares.into_values().collect();
+    shares.sort_by_key(|(first, share)| (Reverse(share.nodes.len()), *first));
+    shares.into_iter().map(|(_, share)| share).collect()
+}
+
+fn put(map: &mut Map<String, Json>, names: &[String], value: Json) {
+    match names {
+        [] => {}
+        [name] => {
+            map.insert(name.clone(), value);
+        }
+        [name, rest @ ..] => {
+            let inner = map.entry(name.clone()).or_insert_with(|| Json::Object(Map::new()));
+            if let Json::Object(inner) = inner {
+                put(inner, rest, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str, configuration: Json) -> Taken {
+        Taken {
+            node: NodeName::new(name).unwrap(),
+            minor: None,
+            configuration: configuration.as_object().unwrap().clone(),
+            left_out: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn most_nodes_decide_and_the_others_are_named() {
+        let all = [
+            node("c", json!({"maxPods": 250, "a": {"b": 1, "c": 2}, "evictionHard": {}})),
+            node("a", json!({"maxPods": 110, "a": {"b": 1}, "evictionHard": {"x": "1"}})),
+            node("b", json!({"maxPods": 250, "a": {"b": 1}, "evictionHard": {"x": "1"}})),
+        ];
+        let common = common(&all);
+        assert_eq!(Json::Object(common.configuration), json!({"maxPods": 250, "a": {"b": 1}, "evictionHard": {"x": "1"}}));
+        let told: Vec<(String, Vec<(Option<Json>, usize)>)> = common
+            .differences
+            .into_iter()
+            .map(|one| (one.field, one.shares.into_iter().map(|share| (share.value, share.nodes.len())).collect()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("a.c".to_owned(), vec![(None, 2), (Some(json!(2)), 1)]),
+                ("evictionHard".to_owned(), vec![(Some(json!({"x": "1"})), 2), (Some(json!({})), 1)]),
+                ("maxPods".to_owned(), vec![(Some(json!(250)), 2), (Some(json!(110)), 1)]),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_address_is_nobody_elses() {
+        let common = common(&[node("a", json!({"address": "10.0.0.1"})), node("b", json!({"address": "10.0.0.2"}))]);
+        assert_eq!(common.configuration.get("address"), None);
+        assert_eq!(common.left_out, [LeftOut { field: "address".to_owned(), why: Withheld::Differs }]);
+        assert_eq!(common.differences[0].shares[0].nodes[0].as_str(), "a");
+    }
+
+    proptest! {
+        #[test]
+        fn nodes_that_agree_are_as_each_of_them(pods in 1..300_i32, gate: bool, count in 1_usize..5) {
+            let value = json!({"maxPods": pods, "featureGates": {"X": gate}, "list": [1, {"a": 2}]});
+            let all: Vec<Taken> = (0..count).map(|number| node(&format!("n{number}"), value.clone())).collect();
+            let common = common(&all);
+            prop_assert_eq!(Json::Object(common.configuration), value);
+            prop_assert!(common.differences.is_empty());
+        }
+    }
+}
