@@ -72,7 +72,8 @@ fn leaves(taken: &[&Taken]) -> BTreeSet<Vec<String>> {
     let mut leaves = BTreeSet::new();
     let mut todo = vec![Vec::new()];
     while let Some(prefix) = todo.pop() {
-        let maps: Vec<&Map<String, Json>> = taken.iter().filter_map(|one| map_at(&one.configuration, &prefix)).collect();
+        let maps: Vec<&Map<String, Json>> =
+            taken.iter().filter_map(|one| map_at(&one.configuration, &prefix)).collect();
         let keys: BTreeSet<&String> = maps.iter().flat_map(|map| map.keys()).collect();
         for key in keys {
             let names: Vec<String> = prefix.iter().chain([key]).cloned().collect();
@@ -151,7 +152,10 @@ mod tests {
             node("b", json!({"maxPods": 250, "a": {"b": 1}, "evictionHard": {"x": "1"}})),
         ];
         let common = common(&all);
-        assert_eq!(Json::Object(common.configuration), json!({"maxPods": 250, "a": {"b": 1}, "evictionHard": {"x": "1"}}));
+        assert_eq!(
+            Json::Object(common.configuration),
+            json!({"maxPods": 250, "a": {"b": 1}, "evictionHard": {"x": "1"}})
+        );
         let told: Vec<(String, Vec<(Option<Json>, usize)>)> = common
             .differences
             .into_iter()

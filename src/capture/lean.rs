@@ -95,12 +95,16 @@ mod tests {
         assert_ne!(lean(reported_as_often, 30), json!({}));
         let pulls = json!({"maxParallelImagePulls": 3, "serializeImagePulls": false});
         assert_eq!(lean(pulls.clone(), 30), json!({"maxParallelImagePulls": 3}));
-        assert_eq!(lean(json!({"evictionHard": {}, "enforceNodeAllocatable": []}), 30), json!({"evictionHard": {}, "enforceNodeAllocatable": []}));
+        assert_eq!(
+            lean(json!({"evictionHard": {}, "enforceNodeAllocatable": []}), 30),
+            json!({"evictionHard": {}, "enforceNodeAllocatable": []})
+        );
     }
 
     fn configurations() -> impl Strategy<Value = Json> {
         let choice = |name: &'static str, values: Vec<Json>| {
-            proptest::option::of(proptest::sample::select(values)).prop_map(move |value| value.map(|value| (name, value)))
+            proptest::option::of(proptest::sample::select(values))
+                .prop_map(move |value| value.map(|value| (name, value)))
         };
         (
             choice("maxPods", vec![json!(0), json!(110), json!(7)]),
@@ -111,7 +115,10 @@ mod tests {
             choice("evictionHard", vec![json!({}), json!({"memory.available": "100Mi"}), Json::Null]),
             choice("authentication", vec![json!({}), json!({"webhook": {"enabled": true, "cacheTTL": "120s"}})]),
             choice("eventBurst", vec![json!(10), json!(100)]),
-            choice("logging", vec![json!({"format": "text", "verbosity": 0}), json!({"flushFrequency": 5_000_000_000_i64})]),
+            choice(
+                "logging",
+                vec![json!({"format": "text", "verbosity": 0}), json!({"flushFrequency": 5_000_000_000_i64})],
+            ),
         )
             .prop_map(|(a, b, c, d, e, f, g, h, i)| {
                 let set = [a, b, c, d, e, f, g, h, i].into_iter().flatten();

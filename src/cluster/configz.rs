@@ -143,7 +143,10 @@ mod tests {
             assert_eq!(order, [&names[0], &names[1], &names[2]]);
             for (_, configuration) in &shown {
                 let configuration = configuration.as_ref().unwrap();
-                assert_eq!((&configuration["cgroupDriver"], &configuration["eventBurst"]), (&"systemd".into(), &burst.into()));
+                assert_eq!(
+                    (&configuration["cgroupDriver"], &configuration["eventBurst"]),
+                    (&"systemd".into(), &burst.into())
+                );
             }
             embedded.stop(None).await;
         }
@@ -157,7 +160,10 @@ mod tests {
             embedded.nodes().inject(&node(2), Some(Fault::RefusesConfigz)).await.unwrap();
             let error = reader.configz(&node(1)).await.unwrap_err();
             assert_eq!(error.code(), "kubelet-unreachable", "{error}");
-            assert!(error.to_string().contains("node-1") && error.to_string().contains("connection refused"), "{error}");
+            assert!(
+                error.to_string().contains("node-1") && error.to_string().contains("connection refused"),
+                "{error}"
+            );
             let error = reader.configz(&node(2)).await.unwrap_err();
             assert_eq!(error.code(), "kubelet-refuses", "{error}");
             assert!(error.help().contains("system:kubelet-api-admin"), "{}", error.help());

@@ -118,12 +118,10 @@ fn written(value: Json, field: &Field, minor: Minor) -> Json {
             Some(nanos) => Json::String(duration::go(nanos)),
             None => Json::Number(number),
         },
-        Json::String(text) => {
-            match duration::nanoseconds(&text) {
-                Ok(nanos) if is_duration => Json::String(duration::go(nanos)),
-                _ => Json::String(text),
-            }
-        }
+        Json::String(text) => match duration::nanoseconds(&text) {
+            Ok(nanos) if is_duration => Json::String(duration::go(nanos)),
+            _ => Json::String(text),
+        },
         Json::Array(list) => match items(&field.path) {
             Some(item) => Json::Array(list.into_iter().map(|value| written(value, item, minor)).collect()),
             None => Json::Array(list),

@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn as_go_writes_them() {
-        for text in ["0s", "1ns", "1.5µs", "100ms", "1s", "1.5s", "1m0s", "1m30s", "4h0m0s", "2540400h10m10s", "-2ms"] {
+        for text in ["0s", "1ns", "1.5µs", "100ms", "1s", "1.5s", "1m0s", "1m30s", "4h0m0s", "2540400h10m10s", "-2ms"]
+        {
             assert_eq!(go(nanoseconds(text).expect("a duration")), text);
         }
         assert_eq!(go(nanoseconds("90m").expect("a duration")), "1h30m0s");

@@ -13,7 +13,9 @@ use crate::contract::{ConfigSource, error_text};
 use crate::judge::{Patience, Target, Verdict, judge};
 use crate::names::NodeName;
 use crate::observed::{Node, Observed, Readiness};
-use crate::plan::fixtures::{canary, desired, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source};
+use crate::plan::fixtures::{
+    canary, desired, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
+};
 use crate::plan::{make, redecide};
 
 const TIMEOUT: i64 = 300;

@@ -32,7 +32,8 @@ rotateCertificates: true
 ";
 
 /// Fields that the kubelet shows with their zero value: Go's tags of these have no `omitempty`.
-const SHOWN_WITH_ZERO: [&str; 3] = ["logging.verbosity", "logging.options.json.infoBufferSize", "logging.options.text.infoBufferSize"];
+const SHOWN_WITH_ZERO: [&str; 3] =
+    ["logging.verbosity", "logging.options.json.infoBufferSize", "logging.options.text.infoBufferSize"];
 
 /// The answer of a kubelet of this version that runs this file.
 pub(super) fn answer(path: &str, text: &str, minor: Minor, fault: Option<Fault>) -> Proxied {
@@ -46,7 +47,10 @@ pub(super) fn answer(path: &str, text: &str, minor: Minor, fault: Option<Fault>)
     }
     if fault == Some(Fault::RefusesConfigz) {
         let subresource = if minor >= Minor(33) { "subresource(s)=[configz proxy]" } else { "subresource=proxy" };
-        return plain(403, &format!("Forbidden (user=kube-apiserver-kubelet-client, verb=get, resource=nodes, {subresource})"));
+        return plain(
+            403,
+            &format!("Forbidden (user=kube-apiserver-kubelet-client, verb=get, resource=nodes, {subresource})"),
+        );
     }
     if path != "/configz" || says("enableDebuggingHandlers", false) {
         return plain(404, "404: Page Not Found");
@@ -79,7 +83,9 @@ fn shown(map: Map<String, Json>, parent: &str, minor: Minor) -> Map<String, Json
     let keep = |(key, value): (String, Json)| {
         let Some(field) = child(parent, &key) else { return Some((key, value)) };
         let value = match value {
-            Json::Object(inner) if is_struct(field) => return Some((key, Json::Object(shown(inner, &field.path, minor)))),
+            Json::Object(inner) if is_struct(field) => {
+                return Some((key, Json::Object(shown(inner, &field.path, minor))));
+            }
             other => other,
         };
         let is_empty = match &value {
