@@ -14,6 +14,7 @@ pub mod contract;
 pub mod desired;
 pub mod document;
 pub mod finding;
+pub mod history;
 pub mod install;
 pub mod judge;
 pub mod kubelet;

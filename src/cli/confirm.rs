@@ -13,6 +13,11 @@ pub(super) struct ConfirmArgs {
 }
 
 impl ConfirmArgs {
+    /// Whether nobody need be asked.
+    pub(super) fn is_given(self) -> bool {
+        self.yes
+    }
+
     /// Makes sure that there will be somebody to ask, or that nobody need be: before anything is looked at.
     pub(super) fn possible(self) -> Result<(), Failure> {
         if self.yes || (io::stdin().is_terminal() && io::stderr().is_terminal()) {

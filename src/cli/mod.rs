@@ -32,6 +32,7 @@ mod logging;
 mod man;
 mod observe;
 mod output;
+mod past;
 mod pause;
 mod plan_file;
 mod prune;
@@ -120,6 +121,7 @@ impl Command {
             Self::Diff(args) => Some(&args.reports),
             Self::Sync(args) => Some(&args.reports),
             Self::Verify(args) => Some(&args.reports),
+            Self::Rollback(args) => Some(&args.reports),
             _ => None,
         }
     }
@@ -130,6 +132,8 @@ impl Command {
             Self::Diff(args) => Some(args.repository.root()),
             Self::Sync(args) => Some(args.repository.root()),
             Self::Verify(args) => Some(args.repository.root()),
+            Self::History(args) => Some(args.repository.root()),
+            Self::Rollback(args) => Some(args.repository.root()),
             _ => None,
         }
     }
@@ -230,7 +234,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Resume(args) => block_on(run::unless_ended(resume::run(&args, format?, terminal))),
         Command::Abort(args) => block_on(run::unless_ended(abort::run(&args, format?, terminal))),
         Command::Reset(args) => block_on(run::unless_ended(reset::run(&args, format?, cli.verbose, terminal))),
-        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, terminal))),
+        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, cli.verbose, terminal))),
         Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
         Command::Agent(args) => block_on_one(agent::run(*args, format?, terminal)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),

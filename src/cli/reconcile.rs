@@ -105,6 +105,14 @@ impl Reconciliation<'_> {
         Ok(plan)
     }
 
+    /// The plan, shown to people.
+    pub(super) async fn planned_or_shown(&self, show: bool, terminal: &mut Terminal) -> Result<Plan, Failure> {
+        if show {
+            return self.shown(terminal).await;
+        }
+        Ok(plan(self.loaded, self.reader, None, self.options.clone()).await?.plan)
+    }
+
     /// Does it, under the lock.
     pub(super) async fn carry_out(self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let mut stop = run::stop_on_signals(terminal.foot.clone());

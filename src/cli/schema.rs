@@ -51,6 +51,10 @@ enum Kind {
     AgentStatus,
     /// What `agent --once -o json` writes.
     AgentPass,
+    /// What `history -o json` writes.
+    History,
+    /// What `prune -o json` writes.
+    Pruning,
     /// What every command writes with `-o json` when it cannot do its work.
     Error,
     /// What `nodecfg diff --out` writes.
@@ -75,6 +79,8 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Installation => schemas::schema(Output::Installation),
         Kind::AgentStatus => schemas::schema(Output::AgentStatus),
         Kind::AgentPass => schemas::schema(Output::AgentPass),
+        Kind::History => schemas::schema(Output::History),
+        Kind::Pruning => schemas::schema(Output::Pruning),
         Kind::Error => schemas::schema(Output::Error),
         Kind::Plan => plan_schema(),
         Kind::Kubelet => kubelet::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),

@@ -42,6 +42,5 @@ pub use error::ClusterError;
 pub use lease::LockError;
 pub use operation::{Operation, Resource, Verb};
 pub use reader::{ClusterReader, LabelKeys, ReaderOptions};
-pub use references::Deletion;
 pub use watch::NodeEvent;
 pub use writer::ClusterWriter;

@@ -13,7 +13,7 @@ use super::transport::{Call, Whole};
 use super::wire::Anything;
 use super::writer::ClusterWriter;
 use crate::contract::{ConfigSource, ConfigStatus};
-use crate::observed::{ManagedConfigMap, References};
+use crate::observed::{Deletion, ManagedConfigMap, References};
 
 /// A Node or a NodeConfig.
 #[derive(Debug, Deserialize)]
@@ -53,17 +53,6 @@ impl Referrer {
         sources.dedup();
         (self.metadata.name, sources)
     }
-}
-
-/// What became of a ConfigMap that was to be deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deletion {
-    /// It is deleted.
-    Deleted,
-    /// It was gone already.
-    Gone,
-    /// It was changed or made anew since it was looked at, and stays.
-    Changed,
 }
 
 impl ClusterReader {

@@ -25,11 +25,13 @@ mod render;
 mod scenarios;
 pub mod schema;
 pub mod selector;
+mod selector_text;
 
 pub use build::{Built, CheckedPool, DEFAULT_FLEET, Draft, FLEET_FILE, build, draft};
 pub use checked::{Checked, Checks, Kubelets, check_document, check_file, told_once};
 pub use hash::ContentHash;
 pub use selector::LabelSelector;
+pub use selector_text::parse_selector;
 
 /// The label that a pool without a selector of its own selects by: `nodecfg.dev/pool=<pool>`.
 pub const POOL_LABEL: &str = "nodecfg.dev/pool";

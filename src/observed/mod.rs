@@ -17,7 +17,7 @@ pub mod references;
 pub mod version;
 
 pub use orders::{Abort, Orders, Pause};
-pub use references::{References, Users};
+pub use references::{Deletion, References, Users};
 pub use version::{KubeletVersion, ServerVersion};
 
 /// Label that marks what a tool manages (Kubernetes recommended labels).

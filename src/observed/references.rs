@@ -44,6 +44,17 @@ impl References {
     }
 }
 
+/// What became of a ConfigMap that was to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Deletion {
+    /// It is deleted.
+    Deleted,
+    /// It was gone already.
+    Gone,
+    /// It was changed or made anew since it was looked at, and stays.
+    Changed,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,7 @@ mod membership;
 mod problem;
 mod prune;
 mod questions;
+mod reset;
 pub mod saved;
 mod scope;
 mod verdicts;
@@ -53,6 +54,7 @@ pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
 pub use prune::{Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use questions::questions;
+pub use reset::{Choice, ChoiceError, chosen, pools_of_nodes};
 pub use scope::Scope;
 
 /// The version of a serialised plan. It changes when a field changes its meaning or goes away.

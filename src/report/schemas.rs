@@ -9,9 +9,11 @@ use super::agent_status::AgentStatus;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
+use super::history::History;
 use super::installation::Installed;
 use super::outcome::Ended;
 use super::progress::Scene;
+use super::pruning::Pruning;
 use super::review::Diff;
 use super::status::Status;
 
@@ -31,6 +33,8 @@ pub fn schema(output: Output) -> Value {
         Output::Installation => of::<Document<Installed<'_>>>("installation"),
         Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
         Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
+        Output::History => of::<Document<History>>("history"),
+        Output::Pruning => of::<Document<Pruning>>("pruning"),
         Output::Error => of::<Document<ErrorReport<'_>>>("error"),
     }
 }
@@ -54,6 +58,10 @@ pub enum Output {
     AgentStatus,
     /// By `agent --once`.
     AgentPass,
+    /// By `history`.
+    History,
+    /// By `prune`.
+    Pruning,
     /// By every command that cannot do its work.
     Error,
 }
