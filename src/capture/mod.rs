@@ -1,13 +1,28 @@
 //! What nodes run, as files of a repository: the answer of a kubelet's `configz` as a KubeletConfiguration (`taken.rs`), the
-//! same without defaults (`lean.rs`), those of several nodes compared (`common.rs`), and the nodes of a cluster sorted into
-//! pools (`pools.rs`, `starter.rs`).
+//! same without defaults (`lean.rs`), those of several nodes compared (`common.rs`, `words.rs`), and the nodes of a cluster
+//! sorted into the pools of a repository that changes none of them (`pools.rs`, `starter.rs`).
 //!
 //! Pure: values in, values out. What must not be in here: a client, a file, the clock.
 
 mod common;
 mod lean;
+mod pools;
+mod starter;
 mod taken;
+mod words;
 
 pub use common::{Common, Difference, Share, common};
 pub use lean::without_defaults;
+pub use pools::{Group, Picks, sort};
+pub use starter::{Runs, Start, StarterPool, empty_start, start};
 pub use taken::{LeftOut, Taken, Withheld, to_yaml};
+pub use words::{comments, names, remarks, wrapped};
+
+/// A `kubelet.yaml` with these configurations in common, and what is to know of it in comments. `None` for one that is beyond
+/// the bounds of a document.
+#[must_use]
+pub fn kubelet_file(common: &Common, from: &str) -> Option<String> {
+    let mut lines = wrapped(from, 78, 0);
+    lines.extend(remarks(common, 78));
+    Some(comments(&lines) + &to_yaml(&common.configuration)?)
+}

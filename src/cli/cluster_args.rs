@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Failure;
-use crate::cluster::connect::{ConnectOptions, Environment, connect};
+use crate::cluster::connect::{ConnectOptions, Connection, Environment, connect};
 use crate::cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
 use crate::desired::Desired;
 use crate::kubelet::duration;
@@ -95,9 +95,14 @@ impl BindingArgs {
 impl ClusterArgs {
     /// Makes a reader that keeps the labels that `keys` names. Sends nothing.
     pub(super) async fn reader(&self, keys: LabelKeys) -> Result<ClusterReader, Failure> {
-        let options = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
-        let connection = connect(&options, &Environment::capture()).await?;
+        let connection = self.connection().await?;
         Ok(self.reader_over(connection.client, &connection.server, keys))
+    }
+
+    /// Finds the cluster. Sends nothing.
+    pub(super) async fn connection(&self) -> Result<Connection, Failure> {
+        let options = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
+        Ok(connect(&options, &Environment::capture()).await?)
     }
 
     /// The same over a client that is there already.

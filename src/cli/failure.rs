@@ -9,7 +9,9 @@ use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
 use crate::cluster::lease::OrderError;
 use crate::cluster::{ClusterError, ConnectError, LockError};
+use crate::doctor::{Ending, Trouble};
 use crate::finding::{Finding, Severity};
+use crate::names::NodeName;
 use crate::plan::saved::Difference;
 use crate::plan::{Problem, Violation};
 use crate::report::document::Document;
@@ -32,6 +34,10 @@ pub(super) enum Failure {
     Connect(ConnectError),
     /// The cluster refused or failed.
     Cluster(ClusterError),
+    /// Not one of the nodes that were asked has answered.
+    Nodes(Vec<ClusterError>),
+    /// There is no such node.
+    UnknownNode { node: NodeName, help: String },
     /// Another sync holds the lock, or it could not be taken.
     Lock(LockError),
     /// What is ordered of the fleet cannot be understood.
@@ -59,6 +65,34 @@ pub(super) enum Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
+    }
+}
+
+impl From<Ending> for Exit {
+    /// As a sync ends over it.
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::BadRepository | Ending::NoPlan => Self::InvalidRepository,
+            Ending::Cluster | Ending::InTheWay => Self::Cluster,
+            Ending::Locked => Self::Locked,
+            Ending::LeftOut => Self::NotConverged,
+        }
+    }
+}
+
+impl Trouble {
+    /// What a check-up tells of a failure: the first of its messages, and how many more there are.
+    pub(super) fn of(failure: &Failure) -> Self {
+        let mut messages = failure.messages().into_iter();
+        let Message { code, text, help } =
+            messages.next().unwrap_or(Message { code: String::new(), text: String::new(), help: String::new() });
+        let more = messages.count();
+        let message = if more > 0 { format!("{text}, and {} more", report::count(more, "error")) } else { text };
+        let help = match failure {
+            Failure::Invalid { .. } => format!("{help}\nnodecfg validate shows every finding").trim().to_owned(),
+            _ => help,
+        };
+        Self { code, message, help }
     }
 }
 
@@ -151,7 +185,7 @@ impl Failure {
             Self::Invalid { .. } => RunFailure::Invalid,
             Self::Connect(_) => RunFailure::NoCluster,
             Self::Cluster(ClusterError::LockLost { .. }) | Self::Lock(_) => RunFailure::Locked,
-            Self::Cluster(_) | Self::Orders(_) => RunFailure::Cluster,
+            Self::Cluster(_) | Self::Nodes(_) | Self::UnknownNode { .. } | Self::Orders(_) => RunFailure::Cluster,
             Self::Interrupted => RunFailure::Interrupted,
             Self::Problems { .. } => RunFailure::NoPlan,
             Self::Stale { .. } => RunFailure::StalePlan,
@@ -162,7 +196,7 @@ impl Failure {
         }
     }
 
-    fn exit(&self) -> Exit {
+    pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. }
             | Self::Violations(_)
@@ -173,21 +207,15 @@ impl Failure {
             Self::Repository(error) if matches!(**error, RepositoryError::NothingSigned { .. }) => Exit::Failed,
             Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
             Self::Problems { problems, .. } => {
-                let repository = |problem: &Problem| {
-                    matches!(
-                        problem,
-                        Problem::NoPools
-                            | Problem::NothingSelected { .. }
-                            | Problem::PoolLostItsNodes { .. }
-                            | Problem::Contested { .. }
-                            | Problem::Refused { .. }
-                            | Problem::TooDisruptive { .. }
-                    )
-                };
-                if problems.iter().any(repository) { Exit::InvalidRepository } else { Exit::Cluster }
+                if problems.iter().any(Problem::is_of_repository) {
+                    Exit::InvalidRepository
+                } else {
+                    Exit::Cluster
+                }
             }
             Self::Cluster(ClusterError::LockLost { .. }) => Exit::Locked,
-            Self::Connect(_) | Self::Cluster(_) | Self::Orders(_) => Exit::Cluster,
+            Self::Connect(_) | Self::Cluster(_) | Self::Nodes(_) | Self::Orders(_) => Exit::Cluster,
+            Self::UnknownNode { .. } => Exit::Failed,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
             Self::PlanFile { error, .. } => error.exit(),
@@ -205,6 +233,11 @@ impl Failure {
             }
             Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
             Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
+            Self::Nodes(errors) => errors
+                .iter()
+                .map(|error| Message { code: error.code().to_owned(), text: error.to_string(), help: error.help() })
+                .collect(),
+            Self::UnknownNode { node, help } => one("unknown-node", format!("there is no node {node}"), help.clone()),
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
             Self::Orders(error) => one("orders", error.to_string(), error.help()),
             Self::Interrupted => one(
@@ -292,10 +325,15 @@ impl Failure {
         }
     }
 
+    /// What is wrong and the way out, in words.
+    pub(super) fn told(&self) -> Vec<ErrorMessage> {
+        let error = |Message { code, text, help }| ErrorMessage { code, message: text, help };
+        self.messages().into_iter().map(error).collect()
+    }
+
     /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, and `validation` of an invalid repository.
     pub(super) fn document(&self) -> serde_json::Result<Value> {
-        let errors =
-            self.messages().into_iter().map(|Message { code, text, help }| ErrorMessage { code, message: text, help });
+        let errors = self.told();
         let validation = match self {
             Self::Invalid { findings, snapshot } => Some(findings::by_file(snapshot, findings)),
             _ => None,
@@ -305,7 +343,7 @@ impl Failure {
             _ => Vec::new(),
         };
         let exit_code = self.exit() as u8;
-        Document::value(ErrorReport { exit_code, errors: errors.collect(), validation, differences })
+        Document::value(ErrorReport { exit_code, errors, validation, differences })
     }
 
     fn write_document(&self, terminal: &mut Terminal, format: Format) -> io::Result<()> {

@@ -31,6 +31,7 @@ mod install;
 mod logging;
 mod man;
 mod observe;
+mod order_args;
 mod output;
 mod past;
 mod pause;
@@ -114,14 +115,14 @@ enum Command {
 }
 
 impl Command {
-    /// The further outputs that are asked for.
-    fn reports(&self) -> Option<&ReportArgs> {
+    /// The further outputs that are asked for, and what they call the command.
+    fn reports(&self) -> Option<(&'static str, &ReportArgs)> {
         match self {
-            Self::Validate(args) => Some(&args.reports),
-            Self::Diff(args) => Some(&args.reports),
-            Self::Sync(args) => Some(&args.reports),
-            Self::Verify(args) => Some(&args.reports),
-            Self::Rollback(args) => Some(&args.reports),
+            Self::Validate(args) => Some(("validate", &args.reports)),
+            Self::Diff(args) => Some(("diff", &args.reports)),
+            Self::Sync(args) => Some(("sync", &args.reports)),
+            Self::Verify(args) => Some(("verify", &args.reports)),
+            Self::Rollback(args) => Some(("rollback", &args.reports)),
             _ => None,
         }
     }
@@ -178,13 +179,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let export = telemetry.as_ref().and_then(Telemetry::export);
     logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone(), export);
     let format = cli.output.format().unwrap_or(Format::Text);
-    let reports = cli.command.reports().cloned().unwrap_or_default();
+    let reports = cli.command.reports().map(|(command, reports)| (command, reports.clone()));
     let root = cli.command.root();
     let span = telemetry.as_ref().map_or_else(tracing::Span::none, Telemetry::span);
     let result = span.in_scope(|| dispatch(cli, &mut terminal));
     let exit = result.unwrap_or_else(|failure| {
         terminal.record.failure = Some(failure.kind());
-        reports.fail(&failure);
+        if let Some((command, reports)) = reports {
+            reports.fail(command, &failure);
+        }
         if let Some(root) = root {
             actions::annotate(&mut terminal.err, &failure, &root);
         }
@@ -216,7 +219,9 @@ fn usage_message(error: &clap::Error) -> String {
 fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let format = cli.output.format();
     match cli.command {
-        Command::Validate(args) => block_on_one(validate::run(&args, cli.output.shape(), cli.verbose, terminal)),
+        Command::Validate(args) => {
+            cli.output.shape().and_then(|shape| block_on_one(validate::run(&args, shape, cli.verbose, terminal)))
+        }
         Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
         Command::Crd(args) => crd::run(&args, format?, terminal),
@@ -227,7 +232,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Status(args) => block_on(status::run(&args, format?, terminal)),
         Command::Init(args) => block_on(run::unless_ended(init::run(&args, format?, terminal))),
         Command::Capture(args) => block_on(run::unless_ended(capture::run(&args, format?, terminal))),
-        Command::Doctor(args) => block_on(run::unless_ended(doctor::run(&args, format?, terminal))),
+        Command::Doctor(args) => block_on(run::unless_ended(doctor::run(&args, format?, cli.verbose, terminal))),
         Command::History(args) => block_on(run::unless_ended(history::run(&args, format?, terminal))),
         Command::Rollback(args) => block_on(run::unless_ended(rollback::run(&args, format?, cli.verbose, terminal))),
         Command::Pause(args) => block_on(run::unless_ended(pause::run(&args, format?, terminal))),

@@ -20,12 +20,14 @@ pub(super) enum Output {
     Sarif,
     /// For the test reports of a pipeline, JUnit XML; of `validate` alone.
     Junit,
+    /// A page for a browser; as a report of `sync`, `verify` and `status` alone.
+    Html,
 }
 
 impl Output {
     /// The format of a command that reports about other things than files.
     pub(super) fn format(self) -> Result<Format, Failure> {
-        match self.shape() {
+        match self.shape()? {
             Shape::Format(format) => Ok(format),
             Shape::Sarif | Shape::Junit => Err(Failure::usage(
                 "this command writes neither sarif nor junit, which are for findings about files",
@@ -35,14 +37,20 @@ impl Output {
     }
 
     /// The format of a report about files.
-    pub(super) fn shape(self) -> Shape {
-        match self {
+    pub(super) fn shape(self) -> Result<Shape, Failure> {
+        Ok(match self {
             Self::Text => Shape::Format(Format::Text),
             Self::Json => Shape::Format(Format::Json),
             Self::Yaml => Shape::Format(Format::Yaml),
             Self::Markdown => Shape::Format(Format::Markdown),
             Self::Sarif => Shape::Sarif,
             Self::Junit => Shape::Junit,
-        }
+            Self::Html => {
+                return Err(Failure::usage(
+                    "html is a page about nodes, in a file of its own",
+                    "`nodecfg sync`, `verify` and `status` write it with --report FILE.html",
+                ));
+            }
+        })
     }
 }

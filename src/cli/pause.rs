@@ -1,17 +1,99 @@
 //! `nodecfg pause`: holds a pool as it is.
 
-use super::cluster_args::ClusterArgs;
-use super::{Exit, Failure, Terminal};
-use crate::report::Format;
+use std::collections::BTreeMap;
 
-/// Hold a pool as it is, until it is resumed.
+use super::order_args::{OrderArgs, holder, parse_reason};
+use super::{Exit, Failure, Terminal};
+use crate::cluster::lease;
+use crate::names::PoolName;
+use crate::observed::Pause;
+use crate::report::document::Document;
+use crate::report::orders::{self, PoolOrder, PoolOrders, PoolResult};
+use crate::report::{self, Format};
+
+/// Hold pools as they are, until they are resumed.
+///
+/// No sync starts a node of a paused pool, and one that runs starts no further ones; nodes on their way finish. Who paused it,
+/// since when and why is shown by status, diff and sync.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    /// Pools to pause.
+    #[arg(required = true, value_name = "POOL")]
+    pools: Vec<PoolName>,
+    /// Why, for those who wonder.
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+    reason: String,
+    /// Also pause a pool that the fleet has no ConfigMap of: one that has never been rolled out.
+    #[arg(long)]
+    allow_unknown: bool,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    order: OrderArgs,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg pause gpu --reason 'disks are being replaced, until Monday'
+  nodecfg resume gpu";
+
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let _ = (&args.cluster, format, terminal);
-    Err(Failure::usage("not there yet", "wait"))
+    let place = args.order.place().await?;
+    let known = place.pools().await?;
+    let by = place.who().await?;
+    let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
+    let mut wanted: Option<Pause> = None;
+    let mut unknown = None;
+    let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
+        // The same at every attempt, so that one whose answer was lost is known again.
+        let pause = wanted.get_or_insert_with(|| Pause { by: by.clone(), at: desk.now, reason: args.reason.clone() });
+        let there = |pool: &PoolName| known.contains(pool) || desk.orders.pauses.contains_key(pool);
+        unknown = args.pools.iter().find(|pool| !args.allow_unknown && !there(pool)).cloned();
+        if unknown.is_some() {
+            return None;
+        }
+        let mut orders = desk.orders.clone();
+        for pool in &args.pools {
+            if let Some(old) = orders.pause(pool, pause).filter(|old| old != pause) {
+                before.insert(pool.clone(), old);
+            }
+        }
+        (orders != desk.orders).then_some(orders)
+    })
+    .await?;
+    if let Some(pool) = unknown {
+        let way_out = "--allow-unknown pauses a pool that has never been rolled out";
+        return Err(place.unknown(&pool, &known, way_out));
+    }
+    let order = |pool: &PoolName| {
+        let before = before.get(pool).cloned();
+        PoolOrder {
+            pool: pool.clone(),
+            result: if before.is_some() { PoolResult::Updated } else { PoolResult::Paused },
+            pause: desk.orders.pauses.get(pool).cloned(),
+            before,
+            known: known.contains(pool),
+        }
+    };
+    let mut pools: Vec<PoolOrder> = args.pools.iter().map(order).collect();
+    pools.sort_by(|a, b| a.pool.cmp(&b.pool));
+    pools.dedup_by(|a, b| a.pool == b.pool);
+    let told = PoolOrders {
+        fleet: place.fleet,
+        namespace: place.namespace,
+        pools,
+        running: holder(desk.view.as_ref(), desk.now),
+    };
+    show(&told, format, terminal)?;
+    Ok(Exit::Done)
+}
+
+/// Says what became of orders about pools.
+pub(super) fn show(told: &PoolOrders, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
+    match format {
+        Format::Text => orders::pools(&mut terminal.out, told)?,
+        Format::Markdown => orders::pools_markdown(&mut terminal.out, told)?,
+        Format::Json => report::json(&mut terminal.out, &Document::value(told.clone())?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(told.clone())?)?,
+    }
+    Ok(())
 }

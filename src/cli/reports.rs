@@ -13,13 +13,14 @@ use clap::ValueEnum as _;
 
 use super::Failure;
 use super::output::Output;
-use crate::report;
+use crate::clock;
+use crate::report::{self, ending, html};
 
 /// Further outputs of a command.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct ReportArgs {
-    /// Also write the result to a file, in the format named: json=FILE, for instance. May be repeated. The file of an earlier
-    /// run is replaced; -o json's document of an error goes into it as well.
+    /// Also write the result to a file, in the format named: json=FILE, for instance. FILE.html alone is a page for a browser,
+    /// of sync, verify and status. May be repeated. The file of an earlier run is replaced; an error goes into it as well.
     #[arg(long = "report", value_name = "FORMAT=FILE")]
     reports: Vec<Report>,
 }
@@ -36,7 +37,12 @@ impl FromStr for Report {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (format, path) = text.split_once('=').unwrap_or((text, ""));
-        let output = Output::from_str(format, false).map_err(|_| format!("`{format}` is no format"))?;
+        let output = match Output::from_str(format, false) {
+            Ok(output) => output,
+            // A page is known by its name.
+            Err(_) if text.ends_with(".html") => return Ok(Self { output: Output::Html, path: PathBuf::from(text) }),
+            Err(_) => return Err(format!("`{format}` is no format")),
+        };
         if path.is_empty() {
             return Err(format!("it names no file: {format}=FILE"));
         }
@@ -84,15 +90,28 @@ impl ReportArgs {
         Ok(())
     }
 
-    /// Writes the failure that a command ended with into the reports for programs: one line, since some are lines already.
-    /// What cannot be written is no second failure.
-    pub(super) fn fail(&self, failure: &Failure) {
+    /// Writes the failure that a command ended with into the reports for programs, as one line, since some are lines already,
+    /// and into those for people that say nothing yet. What cannot be written is no second failure.
+    pub(super) fn fail(&self, command: &'static str, failure: &Failure) {
         let Ok(document) = failure.document() else { return };
+        let (exit, errors) = (failure.exit() as u8, failure.told());
+        let silent = |report: &&Report| std::fs::metadata(&report.path).is_ok_and(|file| file.len() == 0);
+        let people: Vec<Report> = self.reports.iter().filter(silent).cloned().collect();
+        let _ = Self { reports: people }.each(|output, out| match output {
+            Output::Markdown => ending::failed(out, command, exit, &errors),
+            Output::Html => html::write(out, &html::failed(command, clock::now(), exit, errors.clone())),
+            _ => Ok(()),
+        });
         let _ = self.each(|output, out| match output {
             Output::Json => writeln!(out, "{document}"),
             Output::Yaml => report::yaml(out, &document),
             _ => Ok(()),
         });
+    }
+
+    /// Whether one of them is of this format.
+    pub(super) fn have(&self, output: Output) -> bool {
+        self.reports.iter().any(|report| report.output == output)
     }
 
     /// A writer for every report, without colours.
@@ -118,7 +137,10 @@ mod tests {
     fn a_report_is_a_format_and_a_file() {
         let parsed = |text: &str| text.parse::<Report>();
         assert_eq!(parsed("json=a=b.json"), Ok(Report { output: Output::Json, path: PathBuf::from("a=b.json") }));
-        assert_eq!(parsed("html=x"), Err("`html` is no format".to_owned()));
+        for (text, path) in [("html=x", "x"), ("a/b.html", "a/b.html"), ("a=b.html", "a=b.html")] {
+            assert_eq!(parsed(text), Ok(Report { output: Output::Html, path: PathBuf::from(path) }));
+        }
+        assert_eq!(parsed("xml=x"), Err("`xml` is no format".to_owned()));
         assert_eq!(parsed("json="), Err("it names no file: json=FILE".to_owned()));
         assert_eq!(parsed("json"), Err("it names no file: json=FILE".to_owned()));
     }

@@ -1,17 +1,71 @@
 //! `nodecfg resume`: lets a paused pool go on.
 
-use super::cluster_args::ClusterArgs;
-use super::{Exit, Failure, Terminal};
-use crate::report::Format;
+use std::collections::BTreeMap;
 
-/// Let a paused pool go on.
+use super::order_args::{OrderArgs, holder};
+use super::pause::show;
+use super::{Exit, Failure, Terminal};
+use crate::cluster::lease;
+use crate::names::PoolName;
+use crate::observed::Pause;
+use crate::report::Format;
+use crate::report::orders::{PoolOrder, PoolOrders, PoolResult};
+
+/// Let paused pools go on.
+///
+/// The next sync brings their nodes to what the repository says. A pool that is paused there (spec.rollout.paused) stays paused.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// Pools to resume.
+    #[arg(required = true, value_name = "POOL")]
+    pools: Vec<PoolName>,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    order: OrderArgs,
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let _ = (&args.cluster, format, terminal);
-    Err(Failure::usage("not there yet", "wait"))
+    let place = args.order.place().await?;
+    let known = place.pools().await?;
+    let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
+    let mut unknown = None;
+    let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
+        let pauses = &desk.orders.pauses;
+        let there = |pool: &PoolName| known.contains(pool) || pauses.contains_key(pool) || before.contains_key(pool);
+        unknown = args.pools.iter().find(|pool| !there(pool)).cloned();
+        if unknown.is_some() {
+            return None;
+        }
+        let mut orders = desk.orders.clone();
+        for pool in &args.pools {
+            if let Some(old) = orders.pauses.remove(pool) {
+                before.insert(pool.clone(), old);
+            }
+        }
+        (orders != desk.orders).then_some(orders)
+    })
+    .await?;
+    if let Some(pool) = unknown {
+        return Err(place.unknown(&pool, &known, "`nodecfg status` shows which pools are paused"));
+    }
+    let order = |pool: &PoolName| {
+        let before = before.get(pool).cloned();
+        PoolOrder {
+            pool: pool.clone(),
+            result: if before.is_some() { PoolResult::Resumed } else { PoolResult::NotPaused },
+            pause: None,
+            before,
+            known: known.contains(pool),
+        }
+    };
+    let mut pools: Vec<PoolOrder> = args.pools.iter().map(order).collect();
+    pools.sort_by(|a, b| a.pool.cmp(&b.pool));
+    pools.dedup_by(|a, b| a.pool == b.pool);
+    let told = PoolOrders {
+        fleet: place.fleet,
+        namespace: place.namespace,
+        pools,
+        running: holder(desk.view.as_ref(), desk.now),
+    };
+    show(&told, format, terminal)?;
+    Ok(Exit::Done)
 }

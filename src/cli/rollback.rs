@@ -3,6 +3,7 @@
 use super::against::side_of;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::observe::{Allowances, warn};
+use super::order_args::{Place, parse_reason};
 use super::past::{Past, unknown_pool};
 use super::reconcile::{PaceArgs, Reconciliation};
 use super::reports::ReportArgs;
@@ -41,7 +42,7 @@ pub(super) struct Args {
     #[arg(long)]
     no_pause: bool,
     /// Why, for those who see that the pool is paused.
-    #[arg(long, value_name = "TEXT", conflicts_with = "no_pause")]
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason, conflicts_with = "no_pause")]
     reason: Option<String>,
     /// Also move nodes that point at ConfigMaps of others.
     #[arg(long)]
@@ -97,10 +98,10 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         despite_pause: [args.pool.clone()].into(),
         ..allowances.options(namespace, args.repository.gate())
     };
-    let now = clock::now();
+    let place = Place { reader, fleet: head.desired.fleet.clone(), namespace: options.namespace.clone() };
     let pause = Pause {
-        by: who(),
-        at: now,
+        by: if args.dry_run || args.no_pause { String::new() } else { place.who().await? },
+        at: clock::now(),
         reason: args.reason.clone().unwrap_or_else(|| format!("rolled back to {}", short(&back, &revision))),
     };
     let reconciliation = Reconciliation {
@@ -108,7 +109,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         loaded: &back,
         side: side_of(&back.snapshot, Some(revision)),
         scene: &scene,
-        reader: &reader,
+        reader: &place.reader,
         meeting: None,
         options,
         pause: (!args.no_pause).then(|| (args.pool.clone(), pause)),
@@ -209,14 +210,4 @@ impl Args {
 
 fn short(loaded: &Loaded, revision: &str) -> String {
     loaded.desired.commit.as_ref().map_or_else(|| revision.to_owned(), |commit| commit.short().to_string())
-}
-
-/// Who asks, as their machine knows them.
-fn who() -> String {
-    let user = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| std::env::var(name).ok());
-    let user = user.filter(|user| !user.is_empty()).unwrap_or_else(|| "somebody".to_owned());
-    match hostname::get().ok().and_then(|host| host.into_string().ok()) {
-        Some(host) => format!("{user}@{host}"),
-        None => user,
-    }
 }

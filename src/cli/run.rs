@@ -20,7 +20,7 @@ use crate::report::document::Document;
 use crate::report::ending::{self, Before};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
-use crate::report::{Format, findings, outcome, progress, review as shown, summary};
+use crate::report::{Format, findings, html, outcome, progress, review as shown, summary};
 use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
 use crate::rollout::progress::Progress;
@@ -39,14 +39,14 @@ pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
     }
 }
 
-/// Reports of what goes on for long are JSON lines, or markdown once it has ended.
+/// Reports of what goes on for long are JSON lines, or markdown and pages once it has ended.
 pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), Failure> {
     reports.create(|output| match output {
-        Output::Json | Output::Markdown => Ok(()),
+        Output::Json | Output::Markdown | Output::Html => Ok(()),
         _ => Err(Failure::usage(
-            "this command reports while it runs, so that --report takes json, a file of JSON lines, and markdown, which says how \
-             it ended",
-            "use --report json=FILE or --report markdown=FILE; `nodecfg diff` also writes text and yaml",
+            "this command reports while it runs, so that --report takes json, a file of JSON lines, and markdown and html, which \
+             say how it ended",
+            "use --report json=FILE, markdown=FILE or FILE.html; `nodecfg diff` also writes text and yaml",
         )),
     })
 }
@@ -96,6 +96,8 @@ pub(super) struct Audience {
     reports: ReportArgs,
     /// What those of them begin with that are written at the end.
     before: Before,
+    /// What a page tells of the run, where one is asked for.
+    page: Option<html::Run>,
     /// Whether anything has happened that was worth telling.
     told: bool,
     failed: Option<std::io::Error>,
@@ -145,12 +147,32 @@ impl Audience {
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
         let (spans, before) = (spans::Rollout::of(plan), Before::of(purpose.command(), scene, review)?);
-        Ok(Self { listener, ticker, start, format, reports: reports.clone(), before, told: false, failed: None, spans })
+        let page = reports.have(Output::Html).then(|| html::Run {
+            command: purpose.command(),
+            scene: scene.clone(),
+            review: review.clone(),
+            chronicle: html::Chronicle::new(start),
+        });
+        Ok(Self {
+            listener,
+            ticker,
+            start,
+            format,
+            reports: reports.clone(),
+            before,
+            page,
+            told: false,
+            failed: None,
+            spans,
+        })
     }
 
     pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
         self.told = true;
         self.spans.tell(progress);
+        if let Some(page) = &mut self.page {
+            page.chronicle.tell(now, progress);
+        }
         // Output that fails must not stop a rollout half-way; the first error is told at the end.
         if let Err(error) = own(&self.listener).tell(now, progress) {
             self.failed.get_or_insert(error);
@@ -173,7 +195,12 @@ impl Audience {
             help: error.help(),
         });
         let document = Document::value(outcome::ended(&execution.outcome, seconds, exit as u8, error.clone()))?;
+        let page = self
+            .page
+            .take()
+            .map(|page| html::of_run(page, &execution.outcome, now, seconds, exit as u8, error.as_ref()));
         self.reports.each(|output, out| match output {
+            Output::Html => page.as_ref().map_or(Ok(()), |page| html::write(out, page)),
             Output::Markdown => {
                 ending::write(out, &self.before, &execution.outcome, seconds, exit as u8, error.as_ref())
             }

@@ -43,8 +43,14 @@ enum Kind {
     Events,
     /// What `status -o json` writes.
     Status,
+    /// What `doctor -o json` writes.
+    Doctor,
     /// What `explain -o json` writes.
     Explanation,
+    /// What `init -o json` writes.
+    Initialization,
+    /// What `capture -o json` writes.
+    Capture,
     /// What `install -o json` writes.
     Installation,
     /// What `agent status -o json` writes.
@@ -55,6 +61,10 @@ enum Kind {
     History,
     /// What `prune -o json` writes.
     Pruning,
+    /// What `pause -o json` and `resume -o json` write.
+    PoolOrders,
+    /// What `abort -o json` writes.
+    Abort,
     /// What every command writes with `-o json` when it cannot do its work.
     Error,
     /// What `nodecfg diff --out` writes.
@@ -75,12 +85,17 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Diff => schemas::schema(Output::Diff),
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
+        Kind::Doctor => schemas::schema(Output::Doctor),
         Kind::Explanation => schemas::schema(Output::Explanation),
+        Kind::Initialization => schemas::schema(Output::Initialization),
+        Kind::Capture => schemas::schema(Output::Capture),
         Kind::Installation => schemas::schema(Output::Installation),
         Kind::AgentStatus => schemas::schema(Output::AgentStatus),
         Kind::AgentPass => schemas::schema(Output::AgentPass),
         Kind::History => schemas::schema(Output::History),
         Kind::Pruning => schemas::schema(Output::Pruning),
+        Kind::PoolOrders => schemas::schema(Output::PoolOrders),
+        Kind::Abort => schemas::schema(Output::Abort),
         Kind::Error => schemas::schema(Output::Error),
         Kind::Plan => plan_schema(),
         Kind::Kubelet => kubelet::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),

@@ -64,7 +64,7 @@ Examples:
 
 pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let targets = args.targets()?;
-    args.reports.create(|_| Ok(()))?;
+    args.reports.create(|output| output.shape().map(drop))?;
     let location = actions::location();
     let mut run = Run {
         checks: args.checks(),
@@ -75,8 +75,8 @@ pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut T
             .reports
             .writers()?
             .into_iter()
-            .map(|(output, out)| (renderer(output.shape(), verbose > 0, WIDTH, location.clone()), out))
-            .collect(),
+            .map(|(output, out)| Ok((renderer(output.shape()?, verbose > 0, WIDTH, location.clone()), out)))
+            .collect::<Result<_, Failure>>()?,
         totals: Totals::default(),
         annotated: actions::are_here().then_some(location),
         signers: args.signers.read()?,

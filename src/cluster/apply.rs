@@ -117,7 +117,7 @@ impl Target {
         self.kind.group == "admissionregistration.k8s.io"
     }
 
-    fn operation(&self, verb: Verb) -> Operation {
+    pub(super) fn operation(&self, verb: Verb) -> Operation {
         Operation::on(verb, Resource::Other(self.kind), self.namespace.as_deref(), &self.name)
     }
 }

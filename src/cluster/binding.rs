@@ -145,6 +145,14 @@ impl ClusterReader {
         self.binding
     }
 
+    /// What is known about the binding and how, whatever a user says that it is.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request.
+    pub async fn evidence(&self) -> Result<BindingCheck, ClusterError> {
+        Ok(self.check().await?.0)
+    }
+
     /// Finds out whether the server keeps the field, with any Node there is.
     async fn check(&self) -> Result<(BindingCheck, Option<NodeName>), ClusterError> {
         // First, since whoever reaches a server at all may read it.

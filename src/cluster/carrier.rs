@@ -17,11 +17,16 @@ use super::watch::NodeEvent;
 use super::wire::WireOwner;
 use crate::contract::{ConfigSource, ConfigStatus};
 use crate::names::NodeName;
-use crate::observed::{Node, NodeHalf};
+use crate::nodeconfig::ReportingAgent;
+use crate::observed::{AgentSign, Node, NodeHalf};
 
 /// How long an agent may take until it reports on a NodeConfig that is new. It reports within a second of seeing one; one
 /// that is just being installed, or whose watch is just being made anew, takes a little longer.
 const AGENT_START: Duration = Duration::from_secs(120);
+
+/// Conditions of a NodeConfig that tell since when it is as it is.
+const SYNCED: &str = "Synced";
+const ACTIVE: &str = "Active";
 
 /// nodecfg.dev/v1alpha1 NodeConfig.
 #[derive(Debug, Deserialize)]
@@ -59,6 +64,30 @@ struct WireSpec {
 struct WireStatus {
     #[serde(default)]
     config: Option<ConfigStatus>,
+    #[serde(default)]
+    agent: Option<ReportingAgent>,
+    #[serde(default)]
+    conditions: Option<Vec<WireCondition>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireCondition {
+    #[serde(default, rename = "type")]
+    kind: String,
+    /// A text: what cannot be read is not known, and no reason to read nothing else.
+    #[serde(default)]
+    last_transition_time: Option<String>,
+}
+
+impl WireStatus {
+    /// Since when the agent has been where it is: `Synced` says that it took what it was told to, `Active` that the kubelet
+    /// runs it. That it became the last known good is no change of what runs.
+    fn since(&self) -> Option<Timestamp> {
+        let conditions = self.conditions.iter().flatten();
+        let telling = conditions.filter(|condition| matches!(condition.kind.as_str(), SYNCED | ACTIVE));
+        telling.filter_map(|condition| condition.last_transition_time.as_ref()?.parse().ok()).max()
+    }
 }
 
 /// What is kept of a NodeConfig.
@@ -74,6 +103,8 @@ pub(super) struct Carrier {
     pub(super) source: Option<ConfigSource>,
     /// `status.config`; unset while no agent has reported.
     status: Option<ConfigStatus>,
+    /// Since when it is as `status` says.
+    since: Option<Timestamp>,
     created: Option<Timestamp>,
     deleting: bool,
 }
@@ -85,15 +116,23 @@ struct Owner {
 }
 
 impl WireNodeConfig {
+    /// What its agent says of itself.
+    pub(super) fn agent(&self) -> Option<AgentSign> {
+        let agent = self.status.as_ref()?.agent.as_ref()?;
+        Some(AgentSign { version: agent.version.clone(), heard: agent.heard_at.parse().ok() })
+    }
+
     /// What is kept of it. `None`: its name is none of a Node.
     pub(super) fn into_carrier(self) -> Option<Carrier> {
+        let status = self.status.unwrap_or_default();
         let owners = self.metadata.owner_references.unwrap_or_default().into_iter();
         Some(Carrier {
             name: NodeName::new(self.metadata.name).ok()?,
             uid: self.metadata.uid,
             owners: owners.map(|owner| Owner { is_node: owner.kind == "Node", uid: owner.uid }).collect(),
             source: self.spec.unwrap_or_default().config_source,
-            status: self.status.unwrap_or_default().config,
+            since: status.since(),
+            status: status.config,
             created: self.metadata.creation_timestamp,
             deleting: self.metadata.deletion_timestamp.is_some(),
         })
@@ -122,6 +161,7 @@ impl Carrier {
             owners: vec![Owner { is_node: true, uid: owner }],
             source: node.source.clone(),
             status: (node.half != NodeHalf::AgentSilent).then(|| node.status.clone()),
+            since: node.status_since,
             created: None,
             deleting: false,
         })
@@ -141,7 +181,8 @@ pub(super) fn join(node: Node, carrier: Option<&Carrier>, now: Timestamp) -> Nod
             (carrier.source.clone(), carrier.status.clone().unwrap_or_default(), half)
         }
     };
-    Node { source, status, half, ..node }
+    let status_since = carrier.filter(|carrier| carrier.stands_for(&node.uid)).and_then(|carrier| carrier.since);
+    Node { source, status, half, status_since, ..node }
 }
 
 /// Both halves of all Nodes, as far as two watches have told: each change of either makes the whole anew.

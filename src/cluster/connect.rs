@@ -63,6 +63,8 @@ pub struct Connection {
     pub server: String,
     /// The context of the kubeconfig; unset in a pod.
     pub context: Option<String>,
+    /// How the server and the credentials were found, in words.
+    pub found: String,
 }
 
 impl fmt::Debug for Connection {
@@ -175,6 +177,19 @@ enum Origin {
     Pod,
 }
 
+impl fmt::Display for Origin {
+    /// `the kubeconfig /etc/k ($KUBECONFIG)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files(paths, origin) => {
+                let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+                write!(f, "the kubeconfig {} ({origin})", paths.join(", "))
+            }
+            Self::Pod => f.write_str("the service account of this pod"),
+        }
+    }
+}
+
 /// Chooses as kubectl does; `is_file` says what exists.
 fn choose(
     options: &ConnectOptions,
@@ -212,7 +227,9 @@ fn choose(
 /// # Errors
 /// When no cluster is named, or its kubeconfig cannot be used. That the server answers is found out by the first request.
 pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Result<Connection, ConnectError> {
-    let (mut config, context) = match choose(options, environment, Path::is_file)? {
+    let origin = choose(options, environment, Path::is_file)?;
+    let found = origin.to_string();
+    let (mut config, context) = match origin {
         Origin::Files(paths, origin) => from_files(&paths, origin, options.context.as_deref(), environment).await?,
         Origin::Pod => {
             let config =
@@ -240,7 +257,8 @@ pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Res
             return Err(ConnectError::Broken { context: named, message });
         }
     };
-    Ok(Connection { client, server, context })
+    let found = context.as_ref().map_or_else(|| found.clone(), |context| format!("context {context} of {found}"));
+    Ok(Connection { client, server, context, found })
 }
 
 async fn from_files(

@@ -9,6 +9,7 @@ pub mod apply;
 pub mod binding;
 mod carrier;
 mod carrier_writer;
+pub mod checkup;
 mod configz;
 pub mod connect;
 pub mod error;
@@ -32,6 +33,7 @@ pub mod retry;
 mod sandbox_tests;
 mod transport;
 pub mod watch;
+mod whoami;
 mod wire;
 pub mod writer;
 

@@ -55,6 +55,8 @@ pub enum Resource {
     Leases,
     /// nodecfg.dev/v1alpha1 nodeconfigs.
     NodeConfigs,
+    /// authorization.k8s.io/v1 selfsubjectaccessreviews.
+    AccessReviews,
     /// The server's version, which is no object.
     Version,
     /// Of another kind, that nodecfg only installs.
@@ -83,6 +85,7 @@ impl Resource {
         match self {
             Self::Leases => "coordination.k8s.io",
             Self::NodeConfigs => "nodecfg.dev",
+            Self::AccessReviews => "authorization.k8s.io",
             Self::Other(kind) => kind.group,
             _ => "",
         }
@@ -99,6 +102,7 @@ impl Resource {
             Self::Namespaces => "namespaces",
             Self::Leases => "leases",
             Self::NodeConfigs => "nodeconfigs",
+            Self::AccessReviews => "selfsubjectaccessreviews",
             Self::Version => "version",
             Self::Other(kind) => kind.plural,
         }
@@ -118,6 +122,7 @@ impl Resource {
         match self {
             Self::Leases => "/apis/coordination.k8s.io/v1".into(),
             Self::NodeConfigs => "/apis/nodecfg.dev/v1alpha1".into(),
+            Self::AccessReviews => "/apis/authorization.k8s.io/v1".into(),
             Self::Other(Kind { group, version, .. }) if !group.is_empty() => format!("/apis/{group}/{version}").into(),
             _ => "/api/v1".into(),
         }

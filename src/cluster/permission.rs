@@ -4,13 +4,14 @@
 use futures::future::join_all;
 use http::Method;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::binding::Binding;
 use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
+use crate::install::rights::Right;
 
 /// authorization.k8s.io/v1 SelfSubjectAccessReview.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -88,22 +89,49 @@ impl ClusterReader {
     /// # Errors
     /// [`ClusterError::Forbidden`] when they may not; else every [`ClusterError`] of a request but a refusal to answer.
     pub async fn check_allowed(&self, operation: Operation) -> Result<(), ClusterError> {
+        let plural = operation.resource.plural();
+        let (resource, subresource) = plural.split_once('/').unwrap_or((plural, ""));
         let attributes = json!({
             "verb": operation.verb.as_str(),
             "group": operation.resource.group(),
-            "resource": operation.resource.plural(),
+            "resource": resource,
+            "subresource": subresource,
             "namespace": operation.namespace,
             "name": operation.name,
         });
+        match self.review(&operation, &attributes).await? {
+            Some(false) => Err(ClusterError::Forbidden { operation: Box::new(operation), user: None }),
+            Some(true) | None => Ok(()),
+        }
+    }
+
+    /// Whether this user has a right. `None`: the server does not answer such questions.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request but a refusal to answer.
+    pub async fn has(&self, right: &Right) -> Result<Option<bool>, ClusterError> {
+        let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+        let attributes = json!({
+            "verb": right.verb,
+            "group": right.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": right.namespace,
+            "name": right.name,
+        });
+        self.review(&Operation::on_all(Verb::Create, Resource::AccessReviews, None), &attributes).await
+    }
+
+    /// Asks about attributes; `operation` is what the question is about.
+    async fn review(&self, operation: &Operation, attributes: &Value) -> Result<Option<bool>, ClusterError> {
         let body = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         });
         let call = Call::new(Method::POST, REVIEWS.to_owned()).content("application/json", body.to_string());
-        match self.transport.call(&operation, &call, Whole::<Review>::new).await {
-            Ok(review) if review.status.allowed => Ok(()),
-            Ok(_) => Err(ClusterError::Forbidden { operation: Box::new(operation), user: None }),
+        match self.transport.call(operation, &call, Whole::<Review>::new).await {
+            Ok(review) => Ok(Some(review.status.allowed)),
             Err(
                 error @ (ClusterError::Forbidden { .. }
                 | ClusterError::NotFound { .. }
@@ -111,7 +139,7 @@ impl ClusterReader {
                 | ClusterError::Unexpected { .. }),
             ) => {
                 tracing::info!("whether nodecfg may {operation} is not known beforehand: {error}");
-                Ok(())
+                Ok(None)
             }
             Err(error) => Err(error),
         }

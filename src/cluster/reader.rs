@@ -84,6 +84,12 @@ impl ClusterReader {
         Self { label_keys: Arc::new(label_keys), ..self.clone() }
     }
 
+    /// The server's time, as its last answer told it: two machines whose clocks differ agree on it.
+    #[must_use]
+    pub fn server_time(&self) -> jiff::Timestamp {
+        self.transport.server_time()
+    }
+
     /// Address of the server.
     #[must_use]
     pub fn server(&self) -> &str {
@@ -140,6 +146,18 @@ impl ClusterReader {
         };
         let nodes = nodes.into_iter().map(whole).collect();
         Ok((nodes, ListVersions { nodes: version, carriers: Some(carriers_version) }))
+    }
+
+    /// The Nodes with these labels, as a selector of the API says it. What is assigned to them is only there where the Nodes
+    /// themselves carry it.
+    ///
+    /// # Errors
+    /// `Invalid` when the server does not understand the selector; every other [`ClusterError`] of a request.
+    pub async fn nodes_labelled(&self, selector: &str) -> Result<Vec<Node>, ClusterError> {
+        let operation = Operation::on_all(Verb::List, Resource::Nodes, None);
+        let nodes = Collection::labelled(operation, selector.to_owned());
+        let keep = |wire: WireNode| wire.into_node(&self.label_keys);
+        Ok(list(&self.transport, &nodes, "application/json", keep).await?.0)
     }
 
     /// One Node with what is assigned to it, or `None` when there is none of this name.

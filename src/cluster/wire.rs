@@ -113,6 +113,10 @@ struct WireCondition {
     kind: String,
     #[serde(default)]
     status: String,
+    #[serde(default, rename = "lastHeartbeatTime")]
+    heartbeat: Option<Timestamp>,
+    #[serde(default, rename = "lastTransitionTime")]
+    since: Option<Timestamp>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -123,6 +127,12 @@ struct WireNodeInfo {
 }
 
 impl WireNode {
+    /// When its kubelet last wrote its Ready condition.
+    pub(super) fn heartbeat(&self) -> Option<Timestamp> {
+        let mut conditions = self.status.as_ref()?.conditions.iter().flatten();
+        conditions.find(|condition| condition.kind == "Ready")?.heartbeat
+    }
+
     /// The Node with the labels that are wanted. `None`: its name is none, which no API server sends.
     pub(super) fn into_node(self, keys: &LabelKeys) -> Option<Node> {
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
@@ -139,6 +149,8 @@ impl WireNode {
                 Some("False") => Readiness::NotReady,
                 _ => Readiness::Unknown,
             },
+            ready_since: ready.and_then(|condition| condition.since),
+            status_since: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
             source: spec.config_source,
             half: NodeHalf::of_kubelet(kubelet_version, status.config.is_some()),

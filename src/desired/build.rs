@@ -186,7 +186,15 @@ impl Files<'_> {
         let fleet_file = has(FLEET_FILE).then(|| FLEET_FILE.to_owned());
         let mut files: BTreeSet<String> = fleet_file.into_iter().chain(has_pool.then(|| pool_path.clone())).collect();
         let target = if spec.kubelet.local {
-            self.report_local(&spec, has_kubelet.then_some(kubelet_path));
+            if has_kubelet {
+                // What the pool may run one day is checked today, and nothing is done with it.
+                let minors = self.checks.kubelets.among(&spec.kubernetes_version);
+                if let Some(layers) = self.layers(&folder, &spec, Some(kubelet_path.as_str())) {
+                    let _ = render(&layers, fleet, &name, kubelet_path, minors, self.checks.gate, &mut self.findings);
+                }
+            } else {
+                self.report_local(&spec);
+            }
             PoolTarget::Local
         } else if !has_kubelet && spec.kubelet.base.is_none() && spec.kubelet.patches.is_empty() {
             let place = if has_pool { place } else { self.first_file(&format!("{folder}/")) };
@@ -225,16 +233,10 @@ impl Files<'_> {
         (file.map(|file| file.spec).unwrap_or_default(), sound)
     }
 
-    fn report_local(&mut self, spec: &NodePoolSpec, kubelet_path: Option<String>) {
-        let named = spec.kubelet.base.iter().chain(&spec.kubelet.patches);
-        let mut unused: Vec<_> = named.map(|file| (file.path.clone(), file.place.clone())).collect();
-        if let Some(path) = kubelet_path {
-            self.read.entry(path.clone()).or_insert(None);
-            unused.push((path.clone(), Place::whole_file(path)));
-        }
-        for (path, place) in unused {
+    fn report_local(&mut self, spec: &NodePoolSpec) {
+        for FileRef { path, place } in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
             let finding = Finding::warning("local-ignores", format!("{path} is not used: the pool is local"));
-            self.findings.push(finding.at(place).help("remove it, or remove `local: true`"));
+            self.findings.push(finding.at(place.clone()).help("remove it, or remove `local: true`"));
         }
     }
 

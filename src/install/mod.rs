@@ -14,10 +14,12 @@ use crate::nodeconfig;
 mod daemonset;
 mod policy;
 mod rbac;
+pub mod rights;
 #[cfg(test)]
 mod tests;
 mod unit;
 
+pub use policy::NAME as POLICY;
 pub use unit::unit;
 
 /// Where ConfigMaps, the Lease and the reconciler's ServiceAccount are, unless something else is said.
@@ -34,6 +36,8 @@ pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 
 const GRACE: u64 = 2 * COMMAND_LIMIT.as_secs() + 60;
 /// The agent's ServiceAccount, DaemonSet and roles.
 const AGENT: &str = "nodecfg-agent";
+/// The agent's DaemonSet.
+pub const AGENT_DAEMON_SET: &str = AGENT;
 /// The agent's roles where it uses the kubelet's identity.
 const AGENT_ON_HOST: &str = "nodecfg-agent-systemd";
 /// The reconciler's ServiceAccount and roles.

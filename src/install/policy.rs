@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{AGENT, labels};
 
 /// The name of the policy and of its binding.
-const NAME: &str = "nodecfg-agent-own-status";
+pub const NAME: &str = "nodecfg-agent-own-status";
 
 /// The policy and its binding, for kubelets' identities and for every ServiceAccount that is called as the agent's: whichever way
 /// agents are installed last, the others stay bound.

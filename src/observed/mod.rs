@@ -14,10 +14,12 @@ use crate::names::{FleetName, NodeName, PoolName};
 
 pub mod orders;
 pub mod references;
+pub mod signs;
 pub mod version;
 
 pub use orders::{Abort, Orders, Pause};
 pub use references::{Deletion, References, Users};
+pub use signs::{AgentSign, Signs};
 pub use version::{KubeletVersion, ServerVersion};
 
 /// Label that marks what a tool manages (Kubernetes recommended labels).
@@ -101,6 +103,12 @@ pub struct Node {
     pub pod_range: Option<PodRange>,
     /// Its Ready condition.
     pub ready: Readiness,
+    /// Since when its Ready condition is as it is; unset where nobody says.
+    #[serde(skip)]
+    pub ready_since: Option<Timestamp>,
+    /// Since when its half of the contract is where `status` says, as its agent has noted down; unset where none does.
+    #[serde(skip)]
+    pub status_since: Option<Timestamp>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// `spec.configSource`: what is wanted.
@@ -122,6 +130,8 @@ impl Node {
             kubelet_version: None,
             pod_range: None,
             ready: Readiness::Unknown,
+            ready_since: None,
+            status_since: None,
             deleting: false,
             source: None,
             status: ConfigStatus::default(),

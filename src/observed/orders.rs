@@ -99,6 +99,26 @@ impl Orders {
     }
 }
 
+impl Orders {
+    /// Pauses a pool, or says anew why it is. Answers with the pause that was there before.
+    pub fn pause(&mut self, pool: &PoolName, pause: &Pause) -> Option<Pause> {
+        self.pauses.insert(pool.clone(), pause.clone())
+    }
+
+    /// Asks a holder of the lock to stop. An abort of the same holder is raised at most: what it takes back is not
+    /// left after all, and its reason stays where there is no other. Answers whether there is anything new to it.
+    pub fn abort(&mut self, abort: &Abort) -> bool {
+        let before = self.abort.take().filter(|before| before.holder == abort.holder);
+        if let Some(before) = before.as_ref().filter(|before| before.back || !abort.back) {
+            self.abort = Some(before.clone());
+            return false;
+        }
+        let reason = abort.reason.clone().or(before.and_then(|before| before.reason));
+        self.abort = Some(Abort { reason, ..abort.clone() });
+        true
+    }
+}
+
 /// Takes out the annotation that asks a holder of the lock to stop, unless it is `me`. One that cannot be read asks nobody.
 pub fn forget_aborts_of_others(annotations: &mut BTreeMap<String, String>, me: &str) {
     let mine = |text: &String| serde_json::from_str::<Abort>(text).is_ok_and(|abort| abort.holder == me);
@@ -141,6 +161,25 @@ mod tests {
             annotations.contains_key(ABORT_ANNOTATION)
         };
         assert_eq!([left("ci_1", None), left("ci_2", None), left("ci_1", Some("{"))], [true, false, false]);
+    }
+
+    #[test]
+    fn an_abort_is_raised_and_never_lowered() {
+        let abort = |holder: &str, by: &str, reason: Option<&str>, back| Abort {
+            holder: holder.to_owned(),
+            by: by.to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            reason: reason.map(str::to_owned),
+            back,
+        };
+        let mut orders = Orders::default();
+        assert!(orders.abort(&abort("ci_1", "ada", Some("disks"), false)));
+        assert!(!orders.abort(&abort("ci_1", "bob", None, false)), "asked for already");
+        assert!(orders.abort(&abort("ci_1", "bob", None, true)));
+        assert_eq!(orders.abort, Some(abort("ci_1", "bob", Some("disks"), true)));
+        assert!(!orders.abort(&abort("ci_1", "ada", Some("fans"), false)));
+        assert!(orders.abort(&abort("ci_2", "ada", None, false)), "another rollout");
+        assert_eq!(orders.abort, Some(abort("ci_2", "ada", None, false)));
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn out_of_scope(node: &Node) -> Decision {
     Decision::LeaveAlone(LeftAlone { node, unavailable, why: Why::OutOfScope })
 }
 
-fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
+pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     match target {
         PoolTarget::Local => None,
         PoolTarget::Config(rendered) => Some(rendered.hash),

@@ -33,6 +33,7 @@ mod questions;
 mod reset;
 pub mod saved;
 mod scope;
+mod standing;
 mod verdicts;
 mod waves;
 mod why;
@@ -47,7 +48,7 @@ mod tests;
 mod verdicts_tests;
 
 pub use check::{Violation, check};
-pub use decide::{Decision, back_patch, is_available};
+pub use decide::{Decision, Holder, Standing, back_patch, is_available};
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};
@@ -56,6 +57,7 @@ pub use prune::{Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune
 pub use questions::questions;
 pub use reset::{Choice, ChoiceError, chosen, pools_of_nodes};
 pub use scope::Scope;
+pub use standing::{Standings, pool_target};
 
 /// The version of a serialised plan. It changes when a field changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;

@@ -213,6 +213,20 @@ impl Problem {
         }
     }
 
+    /// Whether the way out is in the repository, and not in the cluster alone.
+    #[must_use]
+    pub fn is_of_repository(&self) -> bool {
+        matches!(
+            self,
+            Self::NoPools
+                | Self::NothingSelected { .. }
+                | Self::PoolLostItsNodes { .. }
+                | Self::Contested { .. }
+                | Self::Refused { .. }
+                | Self::TooDisruptive { .. }
+        )
+    }
+
     /// Stable identifier in kebab case.
     #[must_use]
     pub fn code(&self) -> &'static str {

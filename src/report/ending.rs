@@ -85,6 +85,24 @@ pub fn write(
     Ok(())
 }
 
+/// Writes that a command could not do its work, and why.
+///
+/// # Errors
+/// When the writer does.
+pub fn failed(out: &mut dyn Write, command: &str, exit_code: u8, errors: &[ErrorMessage]) -> io::Result<()> {
+    writeln!(out, "### nodecfg {command}: could not do its work, exit code {exit_code}\n")?;
+    for error in errors.iter().take(ROWS) {
+        writeln!(out, "- **error:** {}", words(&error.message))?;
+        if !error.help.is_empty() {
+            writeln!(out, "- **help:** {}", words(&error.help))?;
+        }
+    }
+    if errors.len() > ROWS {
+        writeln!(out, "- {} more; the JSON report lists them", count(errors.len() - ROWS, "error"))?;
+    }
+    writeln!(out)
+}
+
 /// Words that quote others.
 fn words(text: &str) -> String {
     prose(&clipped(text, WORDS))

@@ -6,11 +6,15 @@ use serde_json::Value;
 
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
+use super::capture::Capture;
+use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
 use super::history::History;
+use super::initialization::Initialization;
 use super::installation::Installed;
+use super::orders::{Aborted, PoolOrders};
 use super::outcome::Ended;
 use super::progress::Scene;
 use super::pruning::Pruning;
@@ -29,12 +33,17 @@ pub fn schema(output: Output) -> Value {
         Output::Diff => of::<Document<Diff<'_>>>("diff"),
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
+        Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
+        Output::Initialization => of::<Document<Initialization>>("initialization"),
+        Output::Capture => of::<Document<Capture<'_>>>("capture"),
         Output::Installation => of::<Document<Installed<'_>>>("installation"),
         Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
         Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
         Output::History => of::<Document<History>>("history"),
         Output::Pruning => of::<Document<Pruning>>("pruning"),
+        Output::PoolOrders => of::<Document<PoolOrders>>("pool-orders"),
+        Output::Abort => of::<Document<Aborted>>("abort"),
         Output::Error => of::<Document<ErrorReport<'_>>>("error"),
     }
 }
@@ -50,8 +59,14 @@ pub enum Output {
     Events,
     /// By `status`.
     Status,
+    /// By `doctor`.
+    Doctor,
     /// By `explain`.
     Explanation,
+    /// By `init`.
+    Initialization,
+    /// By `capture`.
+    Capture,
     /// By `install`.
     Installation,
     /// By `agent status`.
@@ -62,6 +77,10 @@ pub enum Output {
     History,
     /// By `prune`.
     Pruning,
+    /// By `pause` and `resume`.
+    PoolOrders,
+    /// By `abort`.
+    Abort,
     /// By every command that cannot do its work.
     Error,
 }

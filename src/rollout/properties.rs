@@ -14,7 +14,8 @@ use crate::judge::{Patience, Target, Verdict, judge};
 use crate::names::NodeName;
 use crate::observed::{Node, Observed, Readiness};
 use crate::plan::fixtures::{
-    canary, desired, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
+    canary, desired, fetched, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
+    with_config_map,
 };
 use crate::plan::{make, redecide};
 
@@ -227,7 +228,9 @@ proptest! {
             let node = on(node(&format!("n{index:02}"), "a"), &old);
             Node { ready: if *ready { Readiness::Ready } else { Readiness::NotReady }, ..node }
         }));
-        crate::plan::fixtures::with_config_map(&mut cluster, "a", &rendered("a", 110));
+        with_config_map(&mut cluster, "a", &rendered("a", 110));
+        // What they point at can be had again.
+        cluster.contents.extend([fetched(&old, &rendered("a", 110).canonical, true)]);
         let plan = make(&desired, &cluster, &options()).unwrap();
         let name = plan.pools[0].name.clone();
         let decide = |node: &Node| redecide(&desired, &cluster, &options(), &name, node);

@@ -63,6 +63,9 @@ impl Snapshot {
     /// With what the API server was told.
     pub fn with_status(self, status: &NodeConfigStatus) -> Self {
         let mut status = status.clone();
+        if let Some(agent) = &mut status.agent {
+            agent.heard_at = String::new();
+        }
         for condition in &mut status.conditions {
             condition.last_transition_time = String::new();
             if condition.kind == "Active" && condition.reason == "TrialFailed" {

@@ -5,10 +5,11 @@ mod document;
 mod markdown;
 mod nodes;
 mod text;
-mod words;
+pub(super) mod words;
 
 pub use document::{Diff, document};
 pub use markdown::{LEAST_CHARS, write as markdown};
+pub(super) use text::lines;
 pub use text::{awaited, write as text};
 pub(super) use words::clipped;
 pub use words::opening;

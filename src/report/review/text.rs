@@ -36,7 +36,7 @@ impl Page<'_> {
 }
 
 /// Breaks a text at spaces into lines of at most so many characters; a word that is longer has a line of its own.
-fn lines(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn lines(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

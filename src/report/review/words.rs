@@ -28,7 +28,7 @@ pub(super) fn at(side: &Side) -> String {
 }
 
 /// One side, as it was asked for and with its commit.
-pub(super) fn side(side: &Side) -> String {
+pub(in crate::report) fn side(side: &Side) -> String {
     match side {
         Side::Revision { name: Some(name), commit, .. } if !commit.as_str().starts_with(name.as_str()) => {
             format!("{} ({})", clipped(name, 60), commit.short())
@@ -50,7 +50,7 @@ pub(in crate::report) fn clipped(text: &str, most: usize) -> String {
 }
 
 /// What the change does as a whole, to follow "this": `changes 2 of 5 pools and 37 nodes; the worst is drain: …`.
-pub(super) fn verdict(review: &Review) -> String {
+pub(in crate::report) fn verdict(review: &Review) -> String {
     let counts = review.counts();
     let cluster = review.cluster.as_ref();
     if !review.is_changed() {
@@ -124,7 +124,7 @@ fn differ(files: usize) -> String {
 }
 
 /// What happens to a pool, in a few words.
-pub(super) fn headline(pool: &PoolReview) -> String {
+pub(in crate::report) fn headline(pool: &PoolReview) -> String {
     match pool.change {
         PoolChange::Added => "new pool".to_owned(),
         PoolChange::Removed => "removed".to_owned(),
@@ -144,7 +144,7 @@ pub(super) fn headline(pool: &PoolReview) -> String {
 }
 
 /// What that means to somebody who has never seen it, where it is not plain.
-pub(super) fn explained(pool: &PoolReview, cluster: bool) -> Option<&'static str> {
+pub(in crate::report) fn explained(pool: &PoolReview, cluster: bool) -> Option<&'static str> {
     Some(match pool.change {
         PoolChange::Added => "a new pool: what its nodes run now shows in a cluster alone",
         PoolChange::Removed => {
@@ -170,7 +170,7 @@ pub(super) fn explained(pool: &PoolReview, cluster: bool) -> Option<&'static str
 }
 
 /// The worst that the changes of a pool do, and for how many nodes that is not known. `None` when nothing changes.
-pub(super) fn risk(pool: &PoolReview) -> Option<String> {
+pub(in crate::report) fn risk(pool: &PoolReview) -> Option<String> {
     let risk = &pool.risk;
     let nodes = risk.unknown_nodes.filter(|nodes| *nodes > 0);
     let Some(class) = risk.worst else {
@@ -197,7 +197,7 @@ pub(super) fn risk(pool: &PoolReview) -> Option<String> {
 }
 
 /// Why a sync refuses the changes of a pool, where it does.
-pub(super) fn refused(pool: &PoolReview) -> Option<String> {
+pub(in crate::report) fn refused(pool: &PoolReview) -> Option<String> {
     let refusal = pool.risk.refused.as_ref()?;
     let allowed = refusal.allowed;
     Some(format!("the pool allows no more than {allowed} (spec.rollout.allowDisruption)"))
@@ -214,7 +214,7 @@ pub(super) fn class(risk: Option<&Risk>) -> &'static str {
 }
 
 /// Why a field has its class, and who says so.
-pub(super) fn why_and_source(risk: &Risk) -> String {
+pub(in crate::report) fn why_and_source(risk: &Risk) -> String {
     if risk.source.is_empty() { risk.why.clone() } else { format!("{} [{}]", risk.why, risk.source) }
 }
 
@@ -233,7 +233,7 @@ pub(super) fn risks(pool: &PoolReview, wanted: impl Fn(Class) -> bool) -> BTreeM
 }
 
 /// Which nodes a set of changes is about, where that is not plain.
-pub(super) fn leaving(review: &Review, pool: &PoolReview, set: &Changes) -> Option<String> {
+pub(in crate::report) fn leaving(review: &Review, pool: &PoolReview, set: &Changes) -> Option<String> {
     let nodes = set.nodes.map_or_else(|| "nodes".to_owned(), |nodes| count(nodes, "node"));
     let back = if pool.change == PoolChange::ToLocal { " back to the local configuration" } else { "" };
     match &set.from {
@@ -253,7 +253,7 @@ pub(super) fn leaving(review: &Review, pool: &PoolReview, set: &Changes) -> Opti
 }
 
 /// What happened to a file, in a few words.
-pub(super) fn file(kind: FileChangeKind) -> &'static str {
+pub(in crate::report) fn file(kind: FileChangeKind) -> &'static str {
     match kind {
         FileChangeKind::Added => "added",
         FileChangeKind::Modified => "modified",

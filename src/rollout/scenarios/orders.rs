@@ -5,7 +5,9 @@ use crate::contract::ConfigSource;
 use crate::judge::Failure;
 use crate::names::NodeName;
 use crate::observed::{Node, Observed};
-use crate::plan::fixtures::{namespace, node, node_name, observed, on, policy, pool_name, rendered, with_config_map};
+use crate::plan::fixtures::{
+    fetched, namespace, node, node_name, observed, on, policy, pool_name, rendered, with_config_map,
+};
 use crate::rollout::machine::Input;
 use crate::rollout::progress::Progress;
 use crate::rollout::{End, StopReason};
@@ -22,6 +24,7 @@ fn old() -> ConfigSource {
 fn returnable() -> Observed {
     let mut cluster = observed(three().map(|node| on(node, &old())));
     with_config_map(&mut cluster, "a", &rendered("a", 110));
+    cluster.contents.extend([fetched(&old(), &rendered("a", 110).canonical, true)]);
     cluster
 }
 

@@ -1,4 +1,4 @@
-//! SelfSubjectAccessReviews: what may I do?
+//! SelfSubjectAccessReviews and SelfSubjectReviews: what may I do, and who am I?
 
 use serde_json::{Value, json};
 
@@ -44,4 +44,16 @@ pub(crate) fn review(api: &Api, user: &User, resource: &Resource, manager: &str,
         set_metadata(&mut review, "creationTimestamp", Value::Null);
     }
     Ok(review)
+}
+
+/// Says who asks.
+///
+/// # Errors
+/// 400 when the body is no such question.
+pub(crate) fn who(user: &User, resource: &Resource, body: &Value) -> ApiResult<Value> {
+    if text(body, "/kind") != resource.kind {
+        return Err(ApiError::bad_request(format!("the body is no {}", resource.kind)));
+    }
+    let status = json!({"userInfo": {"username": user.name, "groups": ["system:authenticated"]}});
+    Ok(json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": {}, "status": status}))
 }

@@ -103,8 +103,10 @@ pub(crate) fn allows(user: &User, denials: &Denials, action: &Action<'_>) -> boo
     }
     // What RBAC's ClusterRole system:basic-user lets everybody who is known ask about themselves.
     let about_oneself = action.verb == "create"
-        && action.group == "authorization.k8s.io"
-        && action.resource == "selfsubjectaccessreviews";
+        && matches!(
+            (action.group, action.resource),
+            ("authorization.k8s.io", "selfsubjectaccessreviews") | ("authentication.k8s.io", "selfsubjectreviews")
+        );
     if about_oneself && user.name != ANONYMOUS {
         return true;
     }

@@ -128,6 +128,10 @@ impl Exchange<'_> {
                 let review = access_review::review(self.api, self.user, &resource, &manager, &self.decode(&body)?)?;
                 Ok(json_answer(StatusCode::CREATED, review.to_string()))
             }
+            "create" if resource.nature == Nature::SelfReview => {
+                let review = access_review::who(self.user, &resource, &self.decode(&body)?)?;
+                Ok(json_answer(StatusCode::CREATED, review.to_string()))
+            }
             "delete" => {
                 let options = delete::Options::read(&body, &query)?;
                 let deleted = delete::delete(self.api, &resource, &self.path.namespace, &self.path.name, &options)?;

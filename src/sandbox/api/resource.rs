@@ -29,6 +29,8 @@ pub(crate) enum Nature {
     Definition,
     /// SelfSubjectAccessReview.
     AccessReview,
+    /// SelfSubjectReview.
+    SelfReview,
     /// core/v1 Pod, of which there are none: only for clients that ask which pods a node runs.
     Pod,
     /// What `nodecfg install` or a manifest for a CronJob brings along: kept as it comes, and nobody here acts on it.
@@ -116,7 +118,7 @@ impl Resource {
     /// Whether a verb can be used on it.
     pub(crate) fn has_verb(&self, verb: &str) -> bool {
         match self.nature {
-            Nature::AccessReview => verb == "create",
+            Nature::AccessReview | Nature::SelfReview => verb == "create",
             Nature::Pod => matches!(verb, "get" | "list" | "watch"),
             Nature::Namespace => verb != "deletecollection",
             _ => true,
@@ -188,6 +190,11 @@ pub(crate) fn built_ins(character: Character) -> Vec<Resource> {
             builtin::self_subject_access_review(),
         ),
     ];
+    // Who asks can be asked since 1.28.
+    let later = (character != Character::V1_21).then(|| {
+        let (group, plural) = ("authentication.k8s.io", "selfsubjectreviews");
+        built_in(Nature::SelfReview, group, plural, "SelfSubjectReview", false, false, Shape::Free)
+    });
     // The policies came with 1.30, and are served where agents are.
     let inert = INERT
         .iter()
@@ -195,7 +202,7 @@ pub(crate) fn built_ins(character: Character) -> Vec<Resource> {
         .map(|(group, plural, kind, namespaced)| {
             built_in(Nature::Inert, group, plural, kind, *namespaced, false, Shape::Free)
         });
-    acting.into_iter().chain(inert).collect()
+    acting.into_iter().chain(later).chain(inert).collect()
 }
 
 /// Kinds that are merely kept: group, plural, kind, whether in namespaces. They are not validated, and roles give no

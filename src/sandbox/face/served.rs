@@ -79,6 +79,9 @@ const BUILT_IN: &[BuiltIn] = &[
         short_names: &["ds"], categories: &["all"], subresources: &[], hash: None },
     BuiltIn { group: "events.k8s.io", plural: "events", singular: "event", kind: "Event", namespaced: true, verbs: EVERYTHING,
         short_names: &["ev"], categories: &[], subresources: &[], hash: Some("r2yiGXH7wu8=") },
+    BuiltIn { group: "authentication.k8s.io", plural: "selfsubjectreviews", singular: "selfsubjectreview",
+        kind: "SelfSubjectReview", namespaced: false, verbs: CREATE,
+        short_names: &[], categories: &[], subresources: &[], hash: None },
     BuiltIn { group: "authorization.k8s.io", plural: "selfsubjectaccessreviews", singular: "selfsubjectaccessreview",
         kind: "SelfSubjectAccessReview", namespaced: false, verbs: CREATE,
         short_names: &[], categories: &[], subresources: &[], hash: None },
@@ -117,9 +120,9 @@ pub(super) fn all(character: Character, crds: &[Value]) -> Vec<Resource> {
     custom.sort_by(|a, b| {
         a.group.cmp(&b.group).then_with(|| by_priority(&a.version, &b.version)).then_with(|| a.plural.cmp(&b.plural))
     });
-    // The policies came with 1.30.
-    let there =
-        |built_in: &&BuiltIn| character != Character::V1_21 || !built_in.plural.starts_with("validatingadmission");
+    // The policies came with 1.30, and the question who asks with 1.28.
+    let late = |plural: &str| plural.starts_with("validatingadmission") || plural == "selfsubjectreviews";
+    let there = |built_in: &&BuiltIn| character != Character::V1_21 || !late(built_in.plural);
     BUILT_IN.iter().filter(there).map(|built_in| of_built_in(built_in, character)).chain(custom).collect()
 }
 

@@ -174,6 +174,7 @@ fn built_in(character: Character, resource: &Resource) -> Option<Shape> {
         "ConfigMap" => builtin::config_map(),
         "Namespace" => builtin::namespace(),
         "Pod" => Shape::Free,
+        "SelfSubjectReview" => Shape::Free,
         // Merely kept.
         "ServiceAccount" | "DaemonSet" | "CronJob" => Shape::Free,
         "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => Shape::Free,

@@ -27,6 +27,7 @@ const TYPES: &[(&str, &str)] = &[
     ("Node.status.nodeInfo", "io.k8s.api.core.v1.NodeSystemInfo"),
     ("Pod", "io.k8s.api.core.v1.Pod"),
     ("SelfSubjectAccessReview", "io.k8s.api.authorization.v1.SelfSubjectAccessReview"),
+    ("SelfSubjectReview", "io.k8s.api.authentication.v1.SelfSubjectReview"),
 ];
 
 /// Places whose type is that of another place.
@@ -142,6 +143,7 @@ const WORDS: &[(&str, &str)] = &[
     ("ObjectMeta.uid", "Identifies the object in time and space."),
     ("Pod", "Containers that run together on a node. The sandbox runs none."),
     ("SelfSubjectAccessReview", "Asks whether the one who asks may do something."),
+    ("SelfSubjectReview", "Asks who asks."),
 ];
 
 const WORDS_1_21: &[(&str, &str)] = &[

@@ -1,0 +1,101 @@
+//! What the commands that give orders have in common: which fleet they are for, who gives them, and about which pools.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::Failure;
+use super::cluster_args::{BindingArgs, ClusterArgs};
+use super::fleet_args::FleetArgs;
+use crate::cluster::lease::{Acquire, LeaseView, decide};
+use crate::cluster::{ClusterReader, LabelKeys};
+use crate::names::{FleetName, NamespaceName, PoolName};
+use crate::observed::orders::one_line;
+use crate::report::orders::Holder;
+use crate::spelling::nearest;
+
+/// How long a reason may be, in characters: it is shown in every plan, and kept beside others in one object.
+const LONGEST_REASON: usize = 500;
+
+/// Which fleet of which cluster.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct OrderArgs {
+    #[command(flatten)]
+    fleet: FleetArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    binding: BindingArgs,
+}
+
+/// Where orders are given.
+pub(super) struct Place {
+    pub(super) reader: ClusterReader,
+    pub(super) fleet: FleetName,
+    pub(super) namespace: NamespaceName,
+}
+
+impl OrderArgs {
+    /// Connects, and finds out which fleet is meant.
+    pub(super) async fn place(&self) -> Result<Place, Failure> {
+        let reader = self.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
+        // The binding only says where the Lease is, and finding it out takes more rights than giving an order.
+        let named = self.cluster.named_namespace().is_some();
+        let reader = if named { reader } else { self.binding.bind(reader).await? };
+        let (fleet, namespace) = self.fleet.find(&self.cluster, &reader).await?;
+        Ok(Place { reader, fleet, namespace })
+    }
+}
+
+impl Place {
+    /// Who gives the order: the user as the API server knows them, or else as this machine does.
+    pub(super) async fn who(&self) -> Result<String, Failure> {
+        if let Some(user) = self.reader.whoami().await? {
+            return Ok(user);
+        }
+        let user = ["USER", "LOGNAME", "USERNAME"]
+            .into_iter()
+            .filter_map(|name| std::env::var(name).ok())
+            .find(|user| !user.is_empty())
+            .unwrap_or_else(|| "somebody".to_owned());
+        let host = hostname::get().ok().and_then(|name| name.into_string().ok());
+        Ok(host.map_or_else(|| user.clone(), |host| format!("{user}@{host}")))
+    }
+
+    /// The pools that the fleet has ConfigMaps of.
+    pub(super) async fn pools(&self) -> Result<BTreeSet<PoolName>, Failure> {
+        let maps = self.reader.list_config_maps(self.namespace.as_str()).await?;
+        let ours = maps.into_iter().filter(|map| map.fleet.as_ref() == Some(&self.fleet));
+        Ok(ours.filter_map(|map| map.pool).collect())
+    }
+
+    /// That a pool is not known, with the one that may be meant.
+    pub(super) fn unknown(&self, pool: &PoolName, known: &BTreeSet<PoolName>, way_out: &str) -> Failure {
+        let near = nearest(pool.as_str(), known.iter().map(PoolName::as_str));
+        let meant = near.map(|near| format!("; is {near} meant?")).unwrap_or_default();
+        let names: Vec<&str> = known.iter().map(PoolName::as_str).collect();
+        let has = if names.is_empty() { "of no pool".to_owned() } else { format!("of {}", names.join(", ")) };
+        Failure::usage(
+            format!("fleet {} has no ConfigMap of a pool {pool}{meant}", self.fleet),
+            format!("it has ConfigMaps {has}. {way_out}"),
+        )
+    }
+}
+
+/// Who holds the lock, unless they have died.
+pub(super) fn holder(view: Option<&LeaseView>, now: Timestamp) -> Option<Holder> {
+    match decide(view, "", now) {
+        Acquire::HeldBy { holder, since, .. } => Some(Holder { identity: holder, since }),
+        Acquire::Create | Acquire::TakeOver(_) => None,
+    }
+}
+
+/// A reason, as somebody typed it: on one line, and not empty.
+pub(super) fn parse_reason(text: &str) -> Result<String, String> {
+    let reason = one_line(text);
+    match reason.chars().count() {
+        0 => Err("say why: others will see it, and wonder".to_owned()),
+        long if long > LONGEST_REASON => Err(format!("at most {LONGEST_REASON} characters, not {long}")),
+        _ => Ok(reason),
+    }
+}

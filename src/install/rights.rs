@@ -1,0 +1,154 @@
+//! The rights of a role one by one, as `nodecfg doctor` asks about them and as they are granted.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::rbac;
+
+/// One verb on one kind of object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    /// API group; empty for core.
+    pub group: String,
+    /// Plural, followed by a slash and the subresource where there is one.
+    pub resource: String,
+    /// The verb of the rule.
+    pub verb: String,
+    /// In which namespace; unset for the whole cluster.
+    pub namespace: Option<String>,
+    /// Of the object of this name alone.
+    pub name: Option<String>,
+}
+
+impl fmt::Display for Right {
+    /// `list nodes`, `create configmaps in namespace kube-system`, `get namespaces kube-system`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dot = if self.group.is_empty() { "" } else { "." };
+        write!(f, "{} {}{dot}{}", self.verb, self.resource, self.group)?;
+        match (&self.namespace, &self.name) {
+            (Some(namespace), _) => write!(f, " in namespace {namespace}"),
+            (None, Some(name)) => write!(f, " {name}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl Right {
+    fn new(verb: &str, resource: &str, namespace: Option<&str>) -> Self {
+        Self {
+            group: String::new(),
+            resource: resource.to_owned(),
+            verb: verb.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: None,
+        }
+    }
+
+    /// The rule that gives it. A rule and not a whole role: applied over the user's own, that would take the other rules away.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        let (kind, namespace) = match &self.namespace {
+            Some(namespace) => ("Role", format!(" in namespace {namespace}")),
+            None => ("ClusterRole", String::new()),
+        };
+        let names = self.name.as_ref().map(|name| format!("  resourceNames: [{name}]\n")).unwrap_or_default();
+        format!(
+            "- apiGroups: [\"{}\"]  # of a {kind}{namespace} that is bound to the user\n  resources: [{}]\n{names}  verbs: [{}]",
+            self.group, self.resource, self.verb
+        )
+    }
+}
+
+/// What a sync needs: every right of the reconciler's roles, none twice. `agents`: NodeConfigs carry the assignments.
+#[must_use]
+pub fn of_a_sync(agents: bool, namespace: &str) -> Vec<Right> {
+    match agents {
+        true => of_roles(&rbac::reconciler(namespace)),
+        false => of_roles(&rbac::reconciler_of_nodes(namespace, namespace)),
+    }
+}
+
+/// What a sync of a saved plan needs besides.
+#[must_use]
+pub fn of_saved_plans(namespace: &str) -> Vec<Right> {
+    of_roles(&rbac::saved_plans(namespace))
+}
+
+/// What `capture` and `init` need: to ask kubelets for their configuration through the API server.
+#[must_use]
+pub fn of_capture() -> Vec<Right> {
+    vec![Right::new("get", "nodes/proxy", None)]
+}
+
+/// What `prune` needs besides what a sync does.
+#[must_use]
+pub fn of_prune(namespace: &str) -> Vec<Right> {
+    vec![Right::new("delete", "configmaps", Some(namespace))]
+}
+
+/// The rights of roles, each verb on each resource, sorted.
+fn of_roles(objects: &[Value]) -> Vec<Right> {
+    let texts = |value: Option<&Value>| -> Vec<String> {
+        let list = value.and_then(Value::as_array).into_iter().flatten();
+        list.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut rights = Vec::new();
+    for role in objects {
+        let namespace = match role.get("kind").and_then(Value::as_str) {
+            Some("ClusterRole") => None,
+            Some("Role") => role.pointer("/metadata/namespace").and_then(Value::as_str).map(str::to_owned),
+            _ => continue,
+        };
+        for rule in role.get("rules").and_then(Value::as_array).into_iter().flatten() {
+            let name = texts(rule.get("resourceNames")).pop();
+            for group in texts(rule.get("apiGroups")) {
+                for resource in texts(rule.get("resources")) {
+                    rights.extend(texts(rule.get("verbs")).into_iter().map(|verb| Right {
+                        group: group.clone(),
+                        resource: resource.clone(),
+                        verb,
+                        namespace: namespace.clone(),
+                        name: name.clone(),
+                    }));
+                }
+            }
+        }
+    }
+    rights.sort();
+    rights.dedup();
+    rights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_right_of_the_roles_is_there_in_words() {
+        let words = |rights: Vec<Right>| rights.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let nodes = words(of_a_sync(false, "kube-system"));
+        assert_eq!(nodes.len(), 11, "{nodes:?}");
+        assert!(
+            nodes.contains(&"patch nodes".to_owned())
+                && nodes.contains(&"create events in namespace default".to_owned())
+        );
+        let agents = words(of_a_sync(true, "nodecfg-system"));
+        assert_eq!(agents.len(), 15, "{agents:?}");
+        assert!(agents.contains(&"patch nodeconfigs.nodecfg.dev".to_owned()));
+        assert!(!agents.contains(&"patch nodes".to_owned()));
+        assert_eq!(words(of_saved_plans("x")), ["get namespaces kube-system"]);
+        assert_eq!(words(of_capture()), ["get nodes/proxy"]);
+        assert_eq!(words(of_prune("x")), ["delete configmaps in namespace x"]);
+    }
+
+    #[test]
+    fn a_rule_grants_just_that() {
+        let rule = of_saved_plans("x").pop().unwrap().rule();
+        assert_eq!(
+            rule,
+            "- apiGroups: [\"\"]  # of a ClusterRole that is bound to the user\n  resources: [namespaces]\n  \
+             resourceNames: [kube-system]\n  verbs: [get]"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! The page of a run: of `sync` and `verify` that came to an end, and of a command that never began its work.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::chronicle::Chronicle;
+use super::page::{Failure, Node, Notice, Page, Pool, Said, State};
+use crate::names::PoolName;
+use crate::report::error::ErrorMessage;
+use crate::report::explain::Explanation;
+use crate::report::progress::Scene;
+use crate::report::{count, duration, names, source, summary};
+use crate::review::Review;
+use crate::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
+
+/// What is known of a run before it begins, and what is seen of it while it goes on.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The command.
+    pub command: &'static str,
+    /// What it works on.
+    pub scene: Scene,
+    /// What is to be done.
+    pub review: Review,
+    /// What has happened.
+    pub chronicle: Chronicle,
+}
+
+/// The page of a run that has come to its end, at `now`. `error` is what cut it short.
+#[must_use]
+pub fn of_run(
+    run: Run,
+    outcome: &Outcome,
+    now: Timestamp,
+    seconds: f64,
+    exit_code: u8,
+    error: Option<&ErrorMessage>,
+) -> Page {
+    let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
+    let (nodes, parts) = (count(outcome.count(|_| true), "node"), summary::parts(outcome).join(", "));
+    let numbers = if parts.is_empty() { nodes } else { format!("{nodes}: {parts}") };
+    let mut facts = scene(&run.scene);
+    facts.extend(run.review.cluster.as_ref().map(|cluster| ("plan", cluster.plan.to_string())));
+    facts.push(("exit code", exit_code.to_string()));
+    let moving =
+        |ended: &PoolOutcome| ended.nodes.iter().filter(|node| !matches!(node.end, End::LeftAlone { .. })).count();
+    let totals: BTreeMap<PoolName, usize> =
+        outcome.pools.iter().map(|(name, ended)| (name.clone(), moving(ended))).collect();
+    let timeline = Some(run.chronicle.timeline(now, &totals)).filter(|timeline| !timeline.tracks.is_empty());
+    Page {
+        command: run.command,
+        good: outcome.is_complete() && error.is_none(),
+        verdict: format!("{verdict} {}. {numbers}", duration(seconds)),
+        facts,
+        made: now,
+        errors: error.into_iter().cloned().collect(),
+        notices: notices(outcome),
+        pools: pools(outcome),
+        columns: &["from", "to", "took"],
+        failures: failures(outcome),
+        timeline,
+        review: Some(run.review),
+    }
+}
+
+/// The page of a command that could not do its work.
+#[must_use]
+pub fn failed(command: &'static str, now: Timestamp, exit_code: u8, errors: Vec<ErrorMessage>) -> Page {
+    Page {
+        command,
+        good: false,
+        verdict: "could not do its work".to_owned(),
+        facts: vec![("exit code", exit_code.to_string())],
+        made: now,
+        errors,
+        notices: Vec::new(),
+        pools: Vec::new(),
+        columns: &[],
+        failures: Vec::new(),
+        timeline: None,
+        review: None,
+    }
+}
+
+fn scene(scene: &Scene) -> Vec<(&'static str, String)> {
+    let Scene { fleet, commit, signer, namespace, server } = scene;
+    let revision = commit.as_ref().map_or_else(|| "the working tree".to_owned(), |commit| format!("{commit}"));
+    let mut facts = vec![("fleet", fleet.to_string()), ("commit", revision)];
+    facts.extend(signer.as_ref().map(|signer| ("signed by", signer.to_string())));
+    facts.extend([("namespace", namespace.to_string()), ("cluster", server.clone())]);
+    facts
+}
+
+/// Why pools stopped, and how to go on.
+fn notices(outcome: &Outcome) -> Vec<Notice> {
+    let stops = summary::stops(outcome);
+    let stopped = stops.iter().map(|(pools, reason)| {
+        let label = if pools.len() == 1 { "pool" } else { "pools" };
+        let listed = names(pools.iter().map(|pool| pool.as_str()), 8);
+        Notice { label: "stopped", text: format!("{label} {listed}: {reason}") }
+    });
+    let ways = summary::ways_on(&stops);
+    stopped.chain(ways.into_iter().map(|way| Notice { label: "next", text: way.to_owned() })).collect()
+}
+
+/// The pools that stopped or have nodes amiss first, then by name.
+fn pools(outcome: &Outcome) -> Vec<Pool> {
+    let mut pools: Vec<(&PoolName, &PoolOutcome)> = outcome.pools.iter().collect();
+    pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(|node| node.end.is_good()));
+    let pool = |(name, ended): (&PoolName, &PoolOutcome)| Pool {
+        name: Some(name.clone()),
+        remarks: ended.stopped.iter().map(|reason| format!("stopped: {reason}")).collect(),
+        nodes: ended.nodes.iter().map(node).collect(),
+    };
+    pools.into_iter().map(pool).collect()
+}
+
+fn node(outcome: &NodeOutcome) -> Node {
+    let (state, word) = state(&outcome.end);
+    let says = match (&outcome.end, summary::words(&outcome.end)) {
+        (_, Some((_, words))) => words,
+        (End::LeftAlone { why }, None) => why.to_string(),
+        _ => String::new(),
+    };
+    Node {
+        name: outcome.node.clone(),
+        state,
+        word,
+        cells: vec![
+            source::short(outcome.from.as_ref()),
+            source::short(outcome.to.source()),
+            outcome.seconds.map(duration).unwrap_or_default(),
+        ],
+        says,
+    }
+}
+
+fn state(end: &End) -> (State, String) {
+    let state = match end {
+        End::Converged => State::Converged,
+        End::LeftAlone { why } if why.is_blocked() => State::Blocked,
+        End::LeftAlone { why } if why.is_settled() => State::Settled,
+        End::LeftAlone { .. } => State::Skipped,
+        End::Failed { .. } | End::Refused { .. } => State::Failed,
+        End::Changed { .. } | End::RolledBack => State::Astray,
+        End::Gone => State::Gone,
+        End::NotStarted => State::NotStarted,
+        End::InFlight => State::InFlight,
+    };
+    let word = match state {
+        State::Settled | State::Skipped => state.word().to_owned(),
+        _ => summary::state(end),
+    };
+    (state, word)
+}
+
+/// Each kind of failure once, the worst first, with what was said.
+fn failures(outcome: &Outcome) -> Vec<Failure> {
+    type Kind<'a> = (u8, &'a str, Option<&'static str>);
+    let mut kinds: BTreeMap<Kind<'_>, (Failure, BTreeMap<String, usize>)> = BTreeMap::new();
+    for (pool, node) in outcome.pools.iter().flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)))
+    {
+        let Some((label, words)) = summary::words(&node.end) else { continue };
+        let explanation: Option<Explanation> = summary::explanation(node);
+        let key = (summary::weight(&node.end), label, explanation.as_ref().map(|explanation| explanation.meaning));
+        let new = || (Failure { label, explanation, said: Vec::new() }, BTreeMap::new());
+        let (failure, places) = kinds.entry(key).or_insert_with(new);
+        let place = *places.entry(words.clone()).or_insert_with(|| {
+            failure.said.push(Said { words, nodes: Vec::new() });
+            failure.said.len() - 1
+        });
+        if let Some(said) = failure.said.get_mut(place) {
+            said.nodes.push((pool.clone(), node.node.clone()));
+        }
+    }
+    let mut failures: Vec<Failure> = kinds.into_values().map(|(failure, _)| failure).collect();
+    for failure in &mut failures {
+        // What most nodes say, first; otherwise in their order.
+        failure.said.sort_by_key(|said| std::cmp::Reverse(said.nodes.len()));
+    }
+    failures
+}

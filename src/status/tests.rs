@@ -1,0 +1,192 @@
+//! What is said of nodes and pools in every state that they can be in.
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::contract::error_text;
+use crate::desired::{Desired, Pool};
+use crate::observed::{Node, NodeHalf, Observed};
+use crate::plan::fixtures::*;
+
+pub(crate) fn at() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+pub(crate) fn compared(desired: &Desired, observed: &Observed, fleets: Vec<FleetOrders>) -> FleetStatus {
+    make(observed, Some(&Wanted { desired, namespace: &namespace() }), fleets, at())
+}
+
+pub(crate) fn orders(pauses: impl IntoIterator<Item = (&'static str, Pause)>) -> FleetOrders {
+    FleetOrders {
+        fleet: fleet(),
+        namespace: "kube-system".to_owned(),
+        rollout: None,
+        abort: None,
+        pauses: pauses.into_iter().map(|(pool, pause)| (pool_name(pool), pause)).collect(),
+        unknown: None,
+    }
+}
+
+/// What the pool of this name wants, on the cluster and as nodes name it.
+fn target(observed: &mut Observed, pool: &Pool) -> ConfigSource {
+    let crate::desired::PoolTarget::Config(rendered) = &pool.target else { panic!("no configuration") };
+    with_config_map(observed, pool.name.as_str(), rendered);
+    rendered.source(&namespace())
+}
+
+fn state_of(status: &FleetStatus, node: &str) -> State {
+    status.nodes.iter().find(|status| status.node == node_name(node)).unwrap().state
+}
+
+#[test]
+fn the_worst_comes_first_and_is_counted() {
+    let (a, b) = (pool("a", 64, policy(1)), pool("b", 64, policy(1)));
+    let mut observed = observed([]);
+    let (on_a, on_b) = (target(&mut observed, &a), target(&mut observed, &b));
+    let nodes = [
+        on(node("a1", "a"), &on_a),
+        on(node("b1", "b"), &on_b),
+        refusing(node("b2", "b"), &on_b, error_text::VALIDATE),
+        Node { ready: Readiness::NotReady, ready_since: Some(at()), ..on(node("b3", "b"), &on_b) },
+        node("b4", "b"),
+        node("x", "none"),
+    ];
+    observed.nodes.extend(nodes.map(|node| (node.name.clone(), node)));
+    let status = compared(&desired([a, b]), &observed, Vec::new());
+    let nodes: Vec<(&str, State)> = status.nodes.iter().map(|node| (node.node.as_str(), node.state)).collect();
+    let order = [
+        ("b2", State::Failed),
+        ("b3", State::NotReady),
+        ("b4", State::Behind),
+        ("x", State::Unpooled),
+        ("a1", State::Converged),
+        ("b1", State::Converged),
+    ];
+    assert_eq!(nodes, order);
+    assert_eq!(status.nodes[1].since, Some(at()));
+    let pools: Vec<_> =
+        status.pools.iter().map(|pool| (pool.pool.as_ref().map(PoolName::as_str), pool.worst)).collect();
+    assert_eq!(pools, [(Some("b"), State::Failed), (None, State::Unpooled), (Some("a"), State::Converged)]);
+    let worst = &status.pools[0];
+    assert_eq!((worst.nodes, worst.converged, worst.percent(), worst.configurations), (4, 1, 25, 2));
+    assert_eq!(status.states.values().sum::<usize>(), 6);
+}
+
+#[test]
+fn drift_is_what_somebody_else_changed() {
+    let (a, b) = (pool("a", 64, policy(1)), pool("b", 65, policy(1)));
+    let mut observed = observed([]);
+    let (on_a, on_b) = (target(&mut observed, &a), target(&mut observed, &b));
+    let stranger = source("by-hand");
+    let mut earlier = on(node("a4", "a"), &on_a);
+    if let Some(map) = earlier.status.active.as_mut().and_then(|active| active.config_map.as_mut()) {
+        map.uid = Some("earlier".to_owned());
+    }
+    earlier.status.assigned = earlier.status.active.clone();
+    let nodes = [
+        on(node("a1", "a"), &on_a),
+        on(node("a2", "a"), &stranger),
+        on(node("a3", "a"), &on_b),
+        earlier,
+        on(node("x", "none"), &on_a),
+    ];
+    observed.nodes.extend(nodes.map(|node| (node.name.clone(), node)));
+    let status = compared(&desired([a, b]), &observed, Vec::new());
+    let drift = |name: &str| status.nodes.iter().find(|node| node.node == node_name(name)).unwrap().drift.clone();
+    assert_eq!(drift("a1"), None);
+    assert_eq!(drift("a2"), Some(Drift::Elsewhere { source: stranger, owner: Owner::Unknown }));
+    assert_eq!(drift("a3"), Some(Drift::OtherPool { source: on_b, pool: pool_name("b") }));
+    assert_eq!(drift("a4"), Some(Drift::OtherContent { source: on_a.clone() }));
+    assert_eq!(drift("x"), Some(Drift::Unselected { source: on_a }));
+    assert_eq!(status.states.get(&State::Drifted), Some(&4));
+}
+
+#[test]
+fn content_of_another_name_is_as_wanted() {
+    let a = pool("a", 64, policy(1));
+    let mut observed = observed([]);
+    let old = source("kept");
+    let crate::desired::PoolTarget::Config(rendered) = &a.target else { panic!("no configuration") };
+    observed.contents.extend([fetched(&old, &rendered.canonical, false)]);
+    let node = on(node("a1", "a"), &old);
+    observed.nodes.insert(node.name.clone(), node);
+    let status = compared(&desired([a]), &observed, Vec::new());
+    assert_eq!((state_of(&status, "a1"), &status.nodes[0].verdict), (State::Converged, &Verdict::Converged));
+}
+
+#[test]
+fn a_paused_pool_says_who_and_why_and_its_nodes_wait() {
+    let (a, mut b) = (pool("a", 64, policy(1)), pool("b", 64, policy(1)));
+    b.policy.paused = true;
+    let observed = observed([node("a1", "a"), node("b1", "b")]);
+    let pause = Pause { by: "ada".to_owned(), at: at(), reason: "disks".to_owned() };
+    let status = compared(&desired([a, b]), &observed, vec![orders([("a", pause.clone())])]);
+    assert_eq!((state_of(&status, "a1"), state_of(&status, "b1")), (State::Paused, State::Paused));
+    let paused: Vec<_> = status.pools.iter().map(|pool| pool.paused.clone().unwrap()).collect();
+    assert_eq!(paused[0], Paused { in_repository: false, order: Some(pause) });
+    assert_eq!(paused[1], Paused { in_repository: true, order: None });
+}
+
+#[test]
+fn a_node_without_a_follower_is_blocked_only_where_something_is_asked_of_it() {
+    let a = pool("a", 64, policy(1));
+    let silent = Node { half: NodeHalf::AgentSilent, ..node("a1", "a") };
+    let observed = observed([silent]);
+    let status = compared(&desired([a]), &observed, Vec::new());
+    assert_eq!((state_of(&status, "a1"), &status.nodes[0].blocked), (State::Blocked, &Some(Why::AgentSilent)));
+    assert_eq!(state_of(&make(&observed, None, Vec::new(), at()), "a1"), State::Converged);
+}
+
+#[test]
+fn without_a_repository_a_node_is_compared_with_what_it_points_at() {
+    let a = pool("a", 64, policy(1));
+    let mut observed = observed([]);
+    let on_a = target(&mut observed, &a);
+    let sync = format!("{}{}", error_text::SYNC_PREFIX, error_text::DOWNLOAD);
+    let nodes = [
+        on(node("n1", "a"), &on_a),
+        Node { source: Some(on_a.clone()), ..node("n2", "a") },
+        refusing(node("n3", "a"), &on_a, &sync),
+        on(node("n4", "a"), &source("by-hand")),
+        node("n5", "a"),
+    ];
+    observed.nodes.extend(nodes.map(|node| (node.name.clone(), node)));
+    let status = make(&observed, None, Vec::new(), at());
+    let states: Vec<State> = ["n1", "n2", "n3", "n4", "n5"].map(|node| state_of(&status, node)).into();
+    let wanted = [State::Converged, State::OnTheWay, State::CannotFetch, State::Converged, State::Converged];
+    assert_eq!(states, wanted);
+    let pools: Vec<_> = status.pools.iter().map(|pool| (pool.pool.is_some(), pool.nodes)).collect();
+    assert_eq!(pools, [(true, 3), (false, 2)]);
+}
+
+#[test]
+fn a_selection_names_what_there_is_not_and_keeps_whole_pools() {
+    let a = pool("alpha", 64, policy(1));
+    let status = compared(&desired([a]), &observed([node("n1", "alpha"), node("n2", "alpha")]), Vec::new());
+    let misspelt = Selection { pools: [pool_name("alhpa")].into(), ..Selection::default() };
+    assert_eq!(misspelt.unknown(&status), Some(("pool", "alhpa", Some("alpha"))));
+    let one = Selection { nodes: [node_name("n2")].into(), ..Selection::default() };
+    assert_eq!(one.unknown(&status), None);
+    let narrowed = one.of(status);
+    assert_eq!((narrowed.nodes.len(), narrowed.pools.len(), narrowed.pools[0].nodes), (1, 1, 2));
+}
+
+#[test]
+fn changes_are_told_by_node() {
+    let a = desired([pool("a", 64, policy(1))]);
+    let before = compared(&a, &observed([node("n1", "a"), node("n2", "a"), node("n3", "a")]), vec![orders([])]);
+    let down = Node { ready: Readiness::Unknown, ..node("n2", "a") };
+    let pause = Pause { by: "ada".to_owned(), at: at(), reason: "x".to_owned() };
+    let after = compared(&a, &observed([node("n1", "a"), down, node("n4", "a")]), vec![orders([("b", pause)])]);
+    let told: Vec<String> = changes(&before, &after)
+        .iter()
+        .map(|change| match change {
+            Change::Node { node, was } => format!("{} {:?} {:?}", node.node, was, node.state),
+            Change::Gone { node, .. } => format!("{node} gone"),
+            Change::Orders { orders } => format!("{} orders", orders.fleet),
+        })
+        .collect();
+    let wanted = ["fleet orders", "n2 Some(Behind) NotReady", "n3 gone", "n4 None Behind"];
+    assert_eq!(told, wanted);
+    assert!(changes(&before, &before).is_empty());
+}

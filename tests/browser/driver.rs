@@ -1,0 +1,163 @@
+//! A Chromium without a window, and the chromedriver that speaks for it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use fantoccini::elements::Element;
+use fantoccini::wd::WebDriverCompatibleCommand;
+use fantoccini::{Client, ClientBuilder};
+use nodecfg::report::html::page::Page;
+use nodecfg::report::html::write;
+use serde_json::{Value, json};
+
+/// A browser with one page. What it leaves on disk goes with it.
+pub struct Browser {
+    pub client: Client,
+    driver: Child,
+    folder: tempfile::TempDir,
+}
+
+/// Whether this machine has what it takes. Where not, that is said.
+fn is_installed() -> bool {
+    let missing: Vec<&str> = ["chromedriver", "chromium"].into_iter().filter(|program| !is_on_path(program)).collect();
+    for program in &missing {
+        eprintln!("skipped: {program} is not on the PATH");
+    }
+    missing.is_empty()
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Does this in a browser that has the page open, where there is a browser.
+pub fn with<F: AsyncFnOnce(&Browser)>(page: &Page, test: F) {
+    if !is_installed() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let browser = Browser::start().await;
+        let file = browser.folder.path().join("page.html");
+        let mut bytes = Vec::new();
+        write(&mut bytes, page).unwrap();
+        std::fs::write(&file, bytes).unwrap();
+        browser.open(&file).await;
+        test(&browser).await;
+        browser.client.clone().close().await.unwrap();
+    });
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+impl Browser {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .env("HOME", folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let port = lines
+            .find_map(|line| {
+                line.split_once("successfully on port ").map(|(_, port)| port.trim_matches('.').to_owned())
+            })
+            .expect("chromedriver says its port");
+        // Read on, so that it never waits for somebody to.
+        std::thread::spawn(move || lines.for_each(drop));
+        let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
+        let arguments = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-dev-shm-usage",
+            "--window-size=1280,900",
+            &profile,
+        ];
+        let capabilities = json!({
+            "goog:chromeOptions": {"args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        });
+        let client = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new())
+            .capabilities(capabilities.as_object().unwrap().clone())
+            .connect(&format!("http://127.0.0.1:{port}"))
+            .await
+            .expect("chromedriver starts Chromium");
+        Self { client, driver, folder }
+    }
+
+    async fn open(&self, file: &Path) {
+        self.client.goto(&format!("file://{}", file.display())).await.unwrap();
+    }
+
+    /// What a script within the page returns.
+    pub async fn eval(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.unwrap()
+    }
+
+    /// A command of the Chrome DevTools Protocol.
+    pub async fn devtools(&self, command: &str, parameters: Value) {
+        self.post("goog/cdp/execute", json!({"cmd": command, "params": parameters})).await;
+    }
+
+    /// The page as somebody with this wish meets it.
+    pub async fn prefer(&self, scheme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.devtools("Emulation.setEmulatedMedia", json!({"features": features})).await;
+    }
+
+    /// What the console has heard since it was last asked.
+    pub async fn console(&self) -> Value {
+        self.post("se/log", json!({"type": "browser"})).await
+    }
+
+    /// The role that assistive technology is told, and the name.
+    pub async fn role_and_name(&self, element: &Element) -> (String, String) {
+        let told = async |what: &str| {
+            let path = format!("element/{}/computed{what}", &*element.element_id());
+            let answer = self.client.issue_cmd(Endpoint { path, body: None }).await.unwrap();
+            answer.as_str().unwrap().to_owned()
+        };
+        (told("role").await, told("label").await)
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Value {
+        self.client.issue_cmd(Endpoint { path: path.to_owned(), body: Some(body) }).await.unwrap()
+    }
+}
+
+/// An endpoint of WebDriver that the client has no function for.
+#[derive(Debug)]
+struct Endpoint {
+    path: String,
+    body: Option<Value>,
+}
+
+impl WebDriverCompatibleCommand for Endpoint {
+    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        match &self.body {
+            Some(body) => (http::Method::POST, Some(body.to_string())),
+            None => (http::Method::GET, None),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Pages of runs that never were, small and large.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use nodecfg::contract::ConfigSource;
+use nodecfg::document::FieldChange;
+use nodecfg::finding::Place;
+use nodecfg::judge::{Failure, Target, Waiting};
+use nodecfg::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg::plan::{ChangedField, Why};
+use nodecfg::report::html::page::Page;
+use nodecfg::report::html::{Chronicle, Run, of_run};
+use nodecfg::report::progress::Scene;
+use nodecfg::review::{Changes, ConfigMapChange, PoolChange, PoolReview, PoolRisk, Review, Scope, Side, Start};
+use nodecfg::rollout::progress::Progress;
+use nodecfg::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+
+fn pool_name(name: &str) -> PoolName {
+    PoolName::new(name).unwrap()
+}
+
+fn node_name(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+fn scene(server: &str) -> Scene {
+    Scene {
+        fleet: FleetName::new("prod-eu").unwrap(),
+        commit: None,
+        signer: None,
+        namespace: NamespaceName::new("kube-system").unwrap(),
+        server: server.to_owned(),
+    }
+}
+
+fn review(pools: &[PoolName], value: &str) -> Review {
+    let field = |path: &str, old: Option<&str>| ChangedField {
+        change: FieldChange {
+            path: path.to_owned(),
+            old: old.map(str::to_owned),
+            new: Some(value.to_owned()),
+            place: Some(Place { file: Arc::from("pools/gpu/kubelet.yaml"), offset: 0, len: 0, line: 12, column: 3 }),
+        },
+        risk: None,
+    };
+    let pool = |name: &PoolName| PoolReview {
+        name: name.clone(),
+        change: PoolChange::Changed,
+        scope: Scope::default(),
+        risk: PoolRisk::default(),
+        config_map: ConfigMapChange { before: None, after: Some(format!("prod-eu-{name}-x")), create: Some(true) },
+        changes: vec![Changes {
+            from: Start::Base,
+            nodes: Some(3),
+            from_known: true,
+            fields: vec![field("maxPods", Some("110")), field("evictionHard[\"memory.available\"]", None)],
+        }],
+        settings: Vec::new(),
+        files: Vec::new(),
+        rollout: None,
+    };
+    Review {
+        from: Side::Cluster,
+        to: Side::WorkingTree,
+        fleet: FleetName::new("prod-eu").unwrap(),
+        settings: Vec::new(),
+        pools: pools.iter().map(pool).collect(),
+        nodes_may_move: false,
+        base_findings: Vec::new(),
+        findings: Vec::new(),
+        assumed_version: None,
+        cluster: None,
+    }
+}
+
+fn end(index: usize) -> End {
+    let refused = "failed to validate config, see Kubelet log for details";
+    match index % 97 {
+        3 => End::Failed { failure: Failure::Refused { error: refused.to_owned() }, rolled_back: false },
+        5 => End::Failed { failure: Failure::TimedOut { waiting: Waiting::NotAcknowledged }, rolled_back: true },
+        7 => End::LeftAlone { why: Why::AgentSilent },
+        9 => End::Changed { to: None },
+        11 => End::InFlight,
+        13 => End::LeftAlone { why: Why::Deleting },
+        15 => End::Gone,
+        16..=18 => End::NotStarted,
+        19..=40 => End::LeftAlone { why: Why::Converged },
+        _ => End::Converged,
+    }
+}
+
+/// A run of so many nodes in so many pools, of which some failed.
+pub fn run(nodes: usize, pools: usize) -> Page {
+    let start: Timestamp = "2026-05-04T03:02:01Z".parse().unwrap();
+    let names: Vec<PoolName> = (0..pools).map(|index| pool_name(&format!("pool-{index:02}"))).collect();
+    let mut chronicle = Chronicle::new(start);
+    let mut outcome = Outcome { pools: std::collections::BTreeMap::new() };
+    let mut last = start;
+    for (number, pool) in names.iter().enumerate() {
+        let mut ended = PoolOutcome { stopped: None, nodes: Vec::new() };
+        for index in 0..nodes / pools {
+            let node = node_name(&format!("ip-10-{number}-{}-{}.ec2.internal", index / 250, index % 250));
+            let end = end(index);
+            let began = start + SignedDuration::from_millis(350 * i64::try_from(index).unwrap());
+            let took = SignedDuration::from_secs(8 + i64::try_from(index * 7 % 30).unwrap());
+            let at = || (pool.clone(), node.clone());
+            let to = Target::Source(ConfigSource::config_map(
+                "kube-system",
+                &format!("prod-eu-{pool}-t6zx99gcbz"),
+                "kubelet",
+            ));
+            if matches!(end, End::Converged | End::Failed { .. } | End::InFlight) {
+                let (pool, node) = at();
+                chronicle.tell(began, &Progress::Assigned { pool, node, from: None, to: to.clone() });
+                last = last.max(began + took);
+            }
+            let (of, node) = at();
+            match &end {
+                End::Converged => {
+                    chronicle.tell(began + took, &Progress::Converged { pool: of, node, seconds: took.as_secs_f64() });
+                }
+                End::Failed { failure, .. } => {
+                    chronicle.tell(began + took, &Progress::Failed { pool: of, node, failure: failure.clone() });
+                }
+                _ => {}
+            }
+            let (_, node) = at();
+            ended.nodes.push(NodeOutcome { node, from: None, to, end, seconds: Some(took.as_secs_f64()) });
+        }
+        if number == 0 {
+            let reason = StopReason::TooManyFailures { failures: 2, max_failures: 1 };
+            chronicle.tell(last, &Progress::Stopped { pool: pool.clone(), reason: reason.clone() });
+            ended.stopped = Some(reason);
+        }
+        outcome.pools.insert(pool.clone(), ended);
+    }
+    let run = Run {
+        command: "sync",
+        scene: scene("https://api.prod-eu.example:6443"),
+        review: review(&names, "220"),
+        chronicle,
+    };
+    of_run(run, &outcome, last, last.duration_since(start).as_secs_f64(), 5, None)
+}
+
+/// Text that wants to be more than text.
+pub const HOSTILE: [&str; 6] = [
+    "<script>document.title='owned'</script>",
+    "\"onmouseover=\"document.title='owned'\" x=\"",
+    "<img src=x onerror=document.title='owned'>",
+    "javascript:document.title='owned'",
+    "</style></title></script><svg onload=document.title='owned'>",
+    "\u{202e}lamron si siht\u{202c}\u{0}\u{1b}[31m&lt;b&gt;",
+];
+
+/// A run in which everything that is not checked by its type is hostile.
+pub fn hostile() -> Page {
+    let pool = pool_name("gpu");
+    let node = |(index, text): (usize, &str)| NodeOutcome {
+        node: node_name(&format!("n{index}")),
+        from: Some(ConfigSource::config_map("kube-system", text, text)),
+        to: Target::Local,
+        end: match index % 2 {
+            0 => End::Failed { failure: Failure::Refused { error: text.to_owned() }, rolled_back: false },
+            _ => End::Refused { error: text.to_owned() },
+        },
+        seconds: None,
+    };
+    let all = HOSTILE.concat();
+    let stopped = Some(StopReason::ClusterFailed { error: all.clone() });
+    let ended = PoolOutcome { stopped, nodes: HOSTILE.into_iter().enumerate().map(node).collect() };
+    let outcome = Outcome { pools: [(pool.clone(), ended)].into() };
+    let start: Timestamp = "2026-05-04T03:02:01Z".parse().unwrap();
+    let mut review = review(&[pool], &all);
+    for set in review.pools.iter_mut().flat_map(|pool| &mut pool.changes) {
+        set.fields.iter_mut().for_each(|field| field.change.path.clone_from(&all));
+    }
+    let run = Run { command: "sync", scene: scene(&all), review, chronicle: Chronicle::new(start) };
+    of_run(run, &outcome, start, 1.0, 5, None)
+}
