@@ -58,8 +58,7 @@ fn notices(orders: &FleetOrders) -> Vec<Notice> {
     let mut notices = Vec::new();
     if let Some(rollout) = &orders.rollout {
         let since = rollout.since.map(|since| format!(" since {}", moment(since))).unwrap_or_default();
-        notices
-            .push(Notice { label: "rollout", text: format!("{fleet}: {} holds the lock{since}", rollout.holder) });
+        notices.push(Notice { label: "rollout", text: format!("{fleet}: {} holds the lock{since}", rollout.holder) });
         if let Some(abort) = orders.abort.as_ref().filter(|abort| abort.holder == rollout.holder) {
             let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let text = format!("{fleet}: {} told it to stop at {}{reason}", abort.by, moment(abort.at));
