@@ -125,7 +125,8 @@ async fn status_shows_the_truth(start: Start) {
     cluster.sync(&repository, &[]).await.exits(5);
 
     let run = status(&cluster, &[]).await.exits(0).says("Not converged: 4 nodes: 1 failed, 1 not Ready, 2 converged");
-    let row = |node: &str| run.out.lines().find(|line| line.starts_with(node)).unwrap().to_owned();
+    let out = run.out.clone();
+    let row = |node: &str| out.lines().find(|line| line.starts_with(node)).unwrap().to_owned();
     let name = cluster.only_config_map().await;
     let hash = name.rsplit('-').next().unwrap();
     assert!(row("a-1").ends_with(hash) && row("a-1").contains("converged"), "{run}");
