@@ -397,7 +397,7 @@ fn pause_what_would_change(
         take_over: false,
         allow_empty: true,
         gate: Gate::Strict,
-        despite_pause: std::collections::BTreeSet::new(),
+        despite_pause: BTreeSet::new(),
     };
     let plan = match plan::make(desired, observed, &options) {
         Ok(plan) => plan,
