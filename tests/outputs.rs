@@ -16,6 +16,7 @@ const NODECFG: &str = env!("CARGO_BIN_EXE_nodecfg");
 
 /// Kinds of output, by the name of their schema, with the `kind` of a document.
 const KINDS: &[(&str, &str)] = &[
+    ("abort", "Abort"),
     ("agent-pass", "AgentPass"),
     ("agent-status", "AgentStatus"),
     ("diff", "Diff"),
@@ -25,6 +26,7 @@ const KINDS: &[(&str, &str)] = &[
     ("code", "CodeExplanation"),
     ("explanation", "Explanation"),
     ("installation", "Installation"),
+    ("pool-orders", "PoolOrders"),
     ("status", "Status"),
     ("validation", "Validation"),
 ];
@@ -259,6 +261,18 @@ fn a_rollout_and_everything_that_looks_at_it() {
     let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
     assert!(fresh["cluster"]["plan"].is_string());
     place.run(&format!("sync {repository} --dry-run")).is(0, "diff");
+    let order = |line: &str| place.run(line).is(0, "pool-orders")["pools"][0]["result"].clone();
+    let fleet = fresh["fleet"].as_str().unwrap();
+    assert_eq!(order(&format!("pause gpu --fleet {fleet} --allow-unknown --reason disks")), "paused");
+    assert_eq!(order(&format!("pause gpu --fleet {fleet} --reason fans")), "updated");
+    place.run(&format!("pause nosuch --fleet {fleet} --reason disks")).is(2, "error");
+    let paused = place.run(&format!("diff {repository}")).is(1, "diff");
+    assert!(paused["pools"].as_array().unwrap().iter().any(|pool| pool["rollout"]["pause"]["reason"] == "fans"));
+    place.run(&format!("diff {repository} --out paused.json")).is(1, "diff");
+    assert_eq!(order(&format!("resume gpu --fleet {fleet}")), "resumed");
+    place.run(&format!("sync {repository} --plan paused.json")).are_events(7);
+    let nothing = place.run(&format!("abort --fleet {fleet}")).is(0, "abort");
+    assert_eq!(nothing["result"], "nothingRuns");
     place.run(&format!("diff {repository} --out plan.json")).is(1, "diff");
     let events = place.run(&format!("sync {repository}")).are_events(0);
     for event in ["started", "planned", "configMapCreated", "assigned", "converged", "soaking", "soaked", "finished"] {

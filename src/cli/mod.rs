@@ -127,6 +127,7 @@ impl Command {
             Self::Diff(args) => Some(("diff", &args.reports)),
             Self::Sync(args) => Some(("sync", &args.reports)),
             Self::Verify(args) => Some(("verify", &args.reports)),
+            Self::Status(args) => Some(("status", &args.reports)),
             _ => None,
         }
     }

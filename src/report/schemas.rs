@@ -19,7 +19,6 @@ use super::outcome::Ended;
 use super::progress::Scene;
 use super::review::Diff;
 use super::status::{Line as StatusLine, Status};
-
 use super::validation::Validation;
 use crate::desired::schema::tidy;
 use crate::rollout::progress::Progress;

@@ -19,4 +19,5 @@ mod planning;
 mod plans;
 mod rollout;
 mod size;
+mod status;
 mod wire;

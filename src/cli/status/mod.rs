@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::git_args::GitArgs;
 use super::observe::warn;
+use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
 use super::{Exit, Failure, Terminal, run as runs, terminal};
@@ -44,6 +45,8 @@ pub(super) struct Args {
     /// Go on, and show what changes until Ctrl-C.
     #[arg(short, long)]
     watch: bool,
+    #[command(flatten)]
+    pub(super) reports: ReportArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
