@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Lines};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -28,6 +29,7 @@ const KINDS: &[(&str, &str)] = &[
     ("installation", "Installation"),
     ("pool-orders", "PoolOrders"),
     ("status", "Status"),
+    ("status-lines", ""),
     ("validation", "Validation"),
 ];
 
@@ -86,6 +88,36 @@ impl Run {
 struct Place {
     home: tempfile::TempDir,
     cluster: Option<Child>,
+}
+
+/// A command that goes on, and is killed at the end.
+struct Watch {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Watch {
+    fn start(place: &Place, arguments: &[&str]) -> Self {
+        let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Its next lines, up to one with this event.
+    fn until(&mut self, event: &str) -> Vec<Value> {
+        let mut read = Vec::new();
+        while read.last().is_none_or(|line: &Value| line["event"] != event) {
+            read.push(serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap());
+        }
+        read
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Drop for Place {
@@ -274,7 +306,12 @@ fn a_rollout_and_everything_that_looks_at_it() {
     let nothing = place.run(&format!("abort --fleet {fleet}")).is(0, "abort");
     assert_eq!(nothing["result"], "nothingRuns");
     place.run(&format!("diff {repository} --out plan.json")).is(1, "diff");
+    let mut watch = Watch::start(&place, &["status", "--watch", "-o", "json"]);
+    let mut told = watch.until("status");
     let events = place.run(&format!("sync {repository}")).are_events(0);
+    told.extend(watch.until("node"));
+    assert_eq!(told[0]["kind"], "Status");
+    told.iter().for_each(|line| conforms("status-lines", line, "status --watch"));
     for event in ["started", "planned", "configMapCreated", "assigned", "converged", "soaking", "soaked", "finished"] {
         assert!(events.contains(event), "no {event} in {events:?}");
     }
@@ -283,6 +320,8 @@ fn a_rollout_and_everything_that_looks_at_it() {
     // Carried out already.
     place.run(&format!("sync {repository} --plan plan.json")).are_events(7);
     place.run(&format!("diff {repository}")).is(0, "diff");
+    let compared = place.run(&format!("status {repository}")).is(0, "status");
+    assert_eq!(compared["states"].as_object().unwrap().keys().collect::<Vec<_>>(), ["converged"]);
     let status = place.run("status").is(0, "status");
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["verdict"]["state"] == "converged"));
 }
