@@ -18,10 +18,12 @@ const NODECFG: &str = env!("CARGO_BIN_EXE_nodecfg");
 const KINDS: &[(&str, &str)] = &[
     ("agent-pass", "AgentPass"),
     ("agent-status", "AgentStatus"),
+    ("capture", "Capture"),
     ("diff", "Diff"),
     ("error", "Error"),
     ("events", ""),
     ("explanation", "Explanation"),
+    ("initialization", "Initialization"),
     ("installation", "Installation"),
     ("status", "Status"),
     ("validation", "Validation"),
@@ -248,6 +250,12 @@ fn a_rollout_and_everything_that_looks_at_it() {
     let repository = example("repo-layout");
     let place = Place::with_cluster(&["--repo", &repository, "--nodes", "2"]);
     place.run("status").is(0, "status");
+    place.run("capture general-1").is(0, "capture");
+    place.run("capture --pool general --drop-defaults").is(0, "capture");
+    place.run("capture nowhere-1").is(2, "error");
+    place.run("init started").is(0, "initialization");
+    place.run("init started").is(2, "error");
+    place.run("init example --no-cluster").is(0, "initialization");
     place.run("install --agent daemonset --image agent:1").is(0, "installation");
     let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
     assert!(fresh["cluster"]["plan"].is_string());

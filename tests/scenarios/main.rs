@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[macro_use]
+mod first_day;
 mod harness;
 
 mod commands;
