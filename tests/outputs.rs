@@ -20,6 +20,7 @@ const KINDS: &[(&str, &str)] = &[
     ("agent-status", "AgentStatus"),
     ("capture", "Capture"),
     ("diff", "Diff"),
+    ("doctor", "Doctor"),
     ("error", "Error"),
     ("events", ""),
     ("explanation", "Explanation"),
@@ -240,6 +241,8 @@ fn commands_without_a_cluster() {
     place.run(&format!("diff {} --kubeconfig none", example("repo-layout"))).is(4, "error");
     place.run("status --kubeconfig none").is(4, "error");
     place.run("install --kubeconfig none").is(4, "error");
+    place.run("doctor --kubeconfig none").is(4, "doctor");
+    place.run("doctor repository --kubeconfig none").is(3, "doctor");
     // Objects of Kubernetes are not documents of nodecfg: they say what they are in Kubernetes' way.
     assert_eq!(place.run("crd").document()["kind"], "CustomResourceDefinition");
     assert_eq!(place.run("install --agent daemonset --image agent:1 --dry-run").document()["kind"], "List");
@@ -256,6 +259,7 @@ fn a_rollout_and_everything_that_looks_at_it() {
     place.run("init started").is(0, "initialization");
     place.run("init started").is(2, "error");
     place.run("init example --no-cluster").is(0, "initialization");
+    place.run(&format!("doctor {repository}")).is(0, "doctor");
     place.run("install --agent daemonset --image agent:1").is(0, "installation");
     let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
     assert!(fresh["cluster"]["plan"].is_string());

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each benchmark uses its own part")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use nodecfg::contract::{ConfigSource, ConfigStatus};
@@ -130,7 +130,13 @@ pub fn namespace() -> NamespaceName {
 
 /// What the planner is allowed.
 pub fn options() -> Options {
-    Options { namespace: namespace(), take_over: false, allow_empty: false, gate: Gate::Strict }
+    Options {
+        namespace: namespace(),
+        take_over: false,
+        allow_empty: false,
+        gate: Gate::Strict,
+        despite_pause: BTreeSet::new(),
+    }
 }
 
 /// As a kubelet reports a source that it took.

@@ -45,6 +45,8 @@ enum Kind {
     Status,
     /// What `doctor -o json` writes.
     Doctor,
+    /// A line of `status --watch -o json`.
+    StatusLines,
     /// What `explain -o json` writes.
     Explanation,
     /// What `init -o json` writes.
@@ -82,6 +84,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
         Kind::Doctor => schemas::schema(Output::Doctor),
+        Kind::StatusLines => schemas::schema(Output::StatusLines),
         Kind::Explanation => schemas::schema(Output::Explanation),
         Kind::Initialization => schemas::schema(Output::Initialization),
         Kind::Capture => schemas::schema(Output::Capture),

@@ -88,6 +88,9 @@ pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: 
             writeln!(out)?;
         }
     }
+    if !verbose && findings.number(Verdict::Unknown) + findings.number(Verdict::Ok) > 0 {
+        writeln!(out)?;
+    }
     writeln!(out, "{}", last(findings, width))
 }
 
@@ -155,8 +158,7 @@ fn codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: Verdict, width: 
         return Ok(());
     }
     let label = if verdict == Verdict::Ok { format!("   {}", good("fine:")) } else { format!(" {}", quiet("unseen:")) };
-    paragraph(out, &label, &codes.join(", "), width)?;
-    if verdict == Verdict::Ok { writeln!(out) } else { Ok(()) }
+    paragraph(out, &label, &codes.join(", "), width)
 }
 
 fn last(findings: &Findings<'_>, width: usize) -> String {

@@ -7,7 +7,6 @@ use std::io;
 
 pub mod agent_pass;
 pub mod agent_status;
-pub mod bars;
 pub mod capture;
 pub mod codes;
 pub mod doctor;
@@ -20,6 +19,7 @@ pub mod findings;
 pub mod html;
 pub mod initialization;
 pub mod installation;
+pub mod live;
 mod markdown;
 pub mod orders;
 pub mod outcome;

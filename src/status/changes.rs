@@ -2,15 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use super::{FleetOrders, FleetStatus, NodeStatus, State};
 use crate::names::{NodeName, PoolName};
 
 /// What has changed.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", tag = "change")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Change<'a> {
     /// A node is not as it was, or is new.
     Node {

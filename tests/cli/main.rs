@@ -8,6 +8,7 @@
 mod cluster;
 mod diff;
 mod diff_against;
+mod doctor;
 mod errors;
 mod explain;
 mod help;
@@ -20,5 +21,6 @@ mod secrets;
 mod signed;
 mod status;
 mod telemetry;
+mod terminal;
 mod validate;
 mod validate_files;

@@ -8,12 +8,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[macro_use]
-mod first_day;
 mod harness;
 
 mod commands;
 mod crash;
+mod doctor;
+mod first_day;
 mod input;
+mod oncall_orders;
 mod planning;
 mod plans;
 mod rollout;
