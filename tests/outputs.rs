@@ -20,12 +20,14 @@ const KINDS: &[(&str, &str)] = &[
     ("abort", "Abort"),
     ("agent-pass", "AgentPass"),
     ("agent-status", "AgentStatus"),
+    ("capture", "Capture"),
     ("diff", "Diff"),
     ("doctor", "Doctor"),
     ("error", "Error"),
     ("events", ""),
     ("code", "CodeExplanation"),
     ("explanation", "Explanation"),
+    ("initialization", "Initialization"),
     ("installation", "Installation"),
     ("pool-orders", "PoolOrders"),
     ("status", "Status"),
@@ -288,6 +290,12 @@ fn a_rollout_and_everything_that_looks_at_it() {
     let repository = example("repo-layout");
     let place = Place::with_cluster(&["--repo", &repository, "--nodes", "2"]);
     place.run("status").is(0, "status");
+    place.run("capture general-1").is(0, "capture");
+    place.run("capture --pool general --drop-defaults").is(0, "capture");
+    place.run("capture nowhere-1").is(2, "error");
+    place.run("init started").is(0, "initialization");
+    place.run("init started").is(2, "error");
+    place.run("init example --no-cluster").is(0, "initialization");
     place.run(&format!("doctor {repository}")).is(0, "doctor");
     place.run("install --agent daemonset --image agent:1").is(0, "installation");
     let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
