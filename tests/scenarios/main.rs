@@ -13,6 +13,7 @@ mod harness;
 mod commands;
 mod crash;
 mod input;
+mod oncall_revisions;
 mod planning;
 mod plans;
 mod rollout;
