@@ -43,7 +43,7 @@ fn yaml(objects: &[Value]) -> String {
 }
 
 /// The folders of deploy/ that have roles, and what they grant.
-fn roles() -> [(&'static str, Vec<Value>); 7] {
+fn roles() -> [(&'static str, Vec<Value>); 8] {
     [
         ("cron", install::reconciler()),
         ("cron-node", install::reconciler_of_nodes()),
@@ -52,6 +52,7 @@ fn roles() -> [(&'static str, Vec<Value>); 7] {
         ("reader-node", install::reader_of_nodes()),
         ("pruner", install::pruner()),
         ("pruner-node", install::pruner_of_nodes()),
+        ("capture", install::capture()),
     ]
 }
 

@@ -16,15 +16,19 @@ const NODECFG: &str = env!("CARGO_BIN_EXE_nodecfg");
 
 /// Kinds of output, by the name of their schema, with the `kind` of a document.
 const KINDS: &[(&str, &str)] = &[
+    ("abort", "Abort"),
     ("agent-pass", "AgentPass"),
     ("agent-status", "AgentStatus"),
     ("diff", "Diff"),
+    ("doctor", "Doctor"),
     ("error", "Error"),
     ("events", ""),
+    ("code", "CodeExplanation"),
     ("explanation", "Explanation"),
     ("history", "History"),
     ("installation", "Installation"),
     ("pruning", "Pruning"),
+    ("pool-orders", "PoolOrders"),
     ("status", "Status"),
     ("validation", "Validation"),
 ];
@@ -231,6 +235,8 @@ fn commands_without_a_cluster() {
         place.run(&format!("explain {field}")).is(0, "explanation");
     }
     place.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
+    place.run("explain always-allow").is(0, "code");
+    place.run("explain cluster-forbidden").is(0, "code");
     place.run("explain nonsense").is(2, "error");
     place.run("sync --nonsense").is(2, "error");
     place.run("validate nowhere-at-all").is(3, "validation");
@@ -240,6 +246,8 @@ fn commands_without_a_cluster() {
     place.run(&format!("diff {} --kubeconfig none", example("repo-layout"))).is(4, "error");
     place.run("status --kubeconfig none").is(4, "error");
     place.run("install --kubeconfig none").is(4, "error");
+    place.run("doctor --kubeconfig none").is(4, "doctor");
+    place.run("doctor repository --kubeconfig none").is(3, "doctor");
     // Objects of Kubernetes are not documents of nodecfg: they say what they are in Kubernetes' way.
     assert_eq!(place.run("crd").document()["kind"], "CustomResourceDefinition");
     assert_eq!(place.run("install --agent daemonset --image agent:1 --dry-run").document()["kind"], "List");
@@ -250,10 +258,23 @@ fn a_rollout_and_everything_that_looks_at_it() {
     let repository = example("repo-layout");
     let place = Place::with_cluster(&["--repo", &repository, "--nodes", "2"]);
     place.run("status").is(0, "status");
+    place.run(&format!("doctor {repository}")).is(0, "doctor");
     place.run("install --agent daemonset --image agent:1").is(0, "installation");
     let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
     assert!(fresh["cluster"]["plan"].is_string());
     place.run(&format!("sync {repository} --dry-run")).is(0, "diff");
+    let order = |line: &str| place.run(line).is(0, "pool-orders")["pools"][0]["result"].clone();
+    let fleet = fresh["fleet"].as_str().unwrap();
+    assert_eq!(order(&format!("pause gpu --fleet {fleet} --allow-unknown --reason disks")), "paused");
+    assert_eq!(order(&format!("pause gpu --fleet {fleet} --reason fans")), "updated");
+    place.run(&format!("pause nosuch --fleet {fleet} --reason disks")).is(2, "error");
+    let paused = place.run(&format!("diff {repository}")).is(1, "diff");
+    assert!(paused["pools"].as_array().unwrap().iter().any(|pool| pool["rollout"]["pause"]["reason"] == "fans"));
+    place.run(&format!("diff {repository} --out paused.json")).is(1, "diff");
+    assert_eq!(order(&format!("resume gpu --fleet {fleet}")), "resumed");
+    place.run(&format!("sync {repository} --plan paused.json")).are_events(7);
+    let nothing = place.run(&format!("abort --fleet {fleet}")).is(0, "abort");
+    assert_eq!(nothing["result"], "nothingRuns");
     place.run(&format!("diff {repository} --out plan.json")).is(1, "diff");
     let events = place.run(&format!("sync {repository}")).are_events(0);
     for event in ["started", "planned", "configMapCreated", "assigned", "converged", "soaking", "soaked", "finished"] {

@@ -33,6 +33,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
             "src/agent/state.rs",
             "src/contract.rs",
             "src/desired",
+            "src/doctor",
             "src/document",
             "src/finding.rs",
             "src/judge.rs",

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each benchmark uses its own part")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use nodecfg::contract::{ConfigSource, ConfigStatus};
@@ -135,7 +135,7 @@ pub fn options() -> Options {
         take_over: false,
         allow_empty: false,
         gate: Gate::Strict,
-        despite_pause: std::collections::BTreeSet::new(),
+        despite_pause: BTreeSet::new(),
         scope: nodecfg::plan::Scope::Everything,
     }
 }

@@ -45,6 +45,11 @@ enum Kind {
     Status,
     /// What `doctor -o json` writes.
     Doctor,
+    /// What `explain -o json` writes of a code.
+    Code,
+    /// What `explain -o json` writes of a field.
+    /// A line of `status --watch -o json`.
+    StatusLines,
     /// What `explain -o json` writes.
     Explanation,
     /// What `init -o json` writes.
@@ -86,6 +91,8 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
         Kind::Doctor => schemas::schema(Output::Doctor),
+        Kind::Code => schemas::schema(Output::Code),
+        Kind::StatusLines => schemas::schema(Output::StatusLines),
         Kind::Explanation => schemas::schema(Output::Explanation),
         Kind::Initialization => schemas::schema(Output::Initialization),
         Kind::Capture => schemas::schema(Output::Capture),

@@ -46,6 +46,8 @@ const RECONCILER: &str = "nodecfg-reconciler";
 const READER: &str = "nodecfg-reader";
 /// The ServiceAccount and roles of those who delete what is no longer used.
 const PRUNER: &str = "nodecfg-pruner";
+/// The ServiceAccount and the role of those who ask kubelets what they run.
+const CAPTURE: &str = "nodecfg-capture";
 
 /// What is to be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,6 +198,12 @@ pub fn saved_plans() -> Vec<Value> {
 #[must_use]
 pub fn reader() -> Vec<Value> {
     rbac::reader(NAMESPACE)
+}
+
+/// Who asks kubelets what they run: what `deploy/capture/rbac.yaml` is made of.
+#[must_use]
+pub fn capture() -> Vec<Value> {
+    rbac::capture(NAMESPACE)
 }
 
 /// The same where Nodes do: what `deploy/reader-node/rbac.yaml` is made of.

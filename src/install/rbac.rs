@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGENT, AGENT_ON_HOST, PRUNER, READER, RECONCILER, labels};
+use super::{AGENT, AGENT_ON_HOST, CAPTURE, PRUNER, READER, RECONCILER, labels};
 
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
@@ -95,6 +95,16 @@ pub(super) fn pruner(namespace: &str) -> Vec<Value> {
 /// The same where the Nodes themselves do.
 pub(super) fn pruner_of_nodes(account_namespace: &str, namespace: &str) -> Vec<Value> {
     pruner_with(&[("", &["nodes"], &["list"])], account_namespace, namespace)
+}
+
+/// For `capture` and `init`: asks kubelets what they run. A role by itself, to be bound for as long as it takes: `nodes/proxy`
+/// reaches everything that kubelets serve, running commands in containers included. `nodes` list and get say which there are.
+pub(super) fn capture(account_namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(CAPTURE, account_namespace);
+    let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["get", "list"]), ("", &["nodes/proxy"], &["get"])];
+    let mut objects = vec![service_account(CAPTURE, account_namespace, "capture")];
+    objects.extend(granted(CAPTURE, "capture", None, in_cluster, &subject));
+    objects
 }
 
 /// Events about Nodes are in this namespace, since Nodes are in none.

@@ -7,8 +7,8 @@ use std::io;
 
 pub mod agent_pass;
 pub mod agent_status;
-pub mod bars;
 pub mod capture;
+pub mod coded;
 pub mod codes;
 pub mod doctor;
 pub mod document;
@@ -21,6 +21,7 @@ pub mod history;
 pub mod html;
 pub mod initialization;
 pub mod installation;
+pub mod live;
 mod markdown;
 pub mod orders;
 pub mod outcome;

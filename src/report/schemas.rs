@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
 use super::capture::Capture;
+use super::coded::Coded;
 use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
@@ -19,8 +20,7 @@ use super::outcome::Ended;
 use super::progress::Scene;
 use super::pruning::Pruning;
 use super::review::Diff;
-use super::status::Status;
-
+use super::status::{Line as StatusLine, Status};
 use super::validation::Validation;
 use crate::desired::schema::tidy;
 use crate::rollout::progress::Progress;
@@ -34,6 +34,8 @@ pub fn schema(output: Output) -> Value {
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
         Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
+        Output::Code => of::<Document<&Coded>>("code"),
+        Output::StatusLines => of::<WatchLine>("status-lines"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
         Output::Initialization => of::<Document<Initialization>>("initialization"),
         Output::Capture => of::<Document<Capture<'_>>>("capture"),
@@ -61,6 +63,11 @@ pub enum Output {
     Status,
     /// By `doctor`.
     Doctor,
+    /// By `explain` of a code.
+    Code,
+    /// By `explain` of a field.
+    /// A line of `status --watch`.
+    StatusLines,
     /// By `explain`.
     Explanation,
     /// By `init`.
@@ -108,20 +115,7 @@ impl JsonSchema for Line {
             line::<Diff<'_>>(generator, "planned", "What there is to do. The second line."),
             line::<Ended>(generator, "finished", "How the run ended. The last line."),
         ];
-        if let Some(Value::Array(variants)) = Progress::json_schema(generator).remove("oneOf") {
-            lines.extend(variants.into_iter().filter_map(|variant| {
-                let mut schema = Schema::try_from(variant).ok()?;
-                prepend(
-                    &mut schema,
-                    [
-                        ("formatVersion", format_version()),
-                        ("kind", json_schema!({"const": <&Progress>::KIND})),
-                        ("time", time(generator)),
-                    ],
-                );
-                Some(schema.to_value())
-            }));
-        }
+        lines.extend(variants::<&Progress>(generator));
         // A run that cannot do its work ends with an error in place of the last line.
         lines.push(generator.subschema_for::<Document<ErrorReport<'_>>>().to_value());
         json_schema!({
@@ -129,6 +123,41 @@ impl JsonSchema for Line {
             "oneOf": lines,
         })
     }
+}
+
+/// One line of a status that is watched.
+struct WatchLine;
+
+impl JsonSchema for WatchLine {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Line".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut lines = vec![line::<Status<'_>>(generator, "status", "How everything is. The first line.")];
+        lines.extend(variants::<StatusLine<'_>>(generator));
+        lines.push(generator.subschema_for::<Document<ErrorReport<'_>>>().to_value());
+        json_schema!({
+            "description": "One line of what `status --watch` writes with `-o json`.",
+            "oneOf": lines,
+        })
+    }
+}
+
+/// The variants of what happens, each as a line.
+fn variants<T: Kind + JsonSchema>(generator: &mut SchemaGenerator) -> Vec<Value> {
+    let Some(Value::Array(variants)) = T::json_schema(generator).remove("oneOf") else { return Vec::new() };
+    let lines = variants.into_iter().filter_map(|variant| {
+        let mut schema = Schema::try_from(variant).ok()?;
+        let head = [
+            ("formatVersion", format_version()),
+            ("kind", json_schema!({"const": T::KIND})),
+            ("time", time(generator)),
+        ];
+        prepend(&mut schema, head);
+        Some(schema.to_value())
+    });
+    lines.collect()
 }
 
 /// A document as a line.

@@ -12,10 +12,13 @@ mod harness;
 
 mod commands;
 mod crash;
+mod doctor;
 mod input;
+mod oncall_orders;
 mod oncall_revisions;
 mod planning;
 mod plans;
 mod rollout;
 mod size;
+mod status;
 mod wire;

@@ -1,0 +1,77 @@
+//! The terminal on standard output as a screen that is drawn over and over: the alternate one, so that what was there before
+//! comes back at the end.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use crate::cli::terminal::out_size;
+
+/// To the alternate screen, without a cursor; and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// A screen. What it covers comes back when it is dropped.
+pub(super) struct Screen {
+    colored: bool,
+    size: (usize, usize),
+}
+
+impl Screen {
+    /// Takes the terminal, if standard output is one that can be drawn on.
+    pub(super) fn open(colored: bool) -> io::Result<Option<Self>> {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let Some(size) = out_size().filter(|_| !dumb && io::stdout().is_terminal()) else { return Ok(None) };
+        put(ENTER)?;
+        Ok(Some(Self { colored, size }))
+    }
+
+    /// Columns and lines as they are now, and whether that is news.
+    pub(super) fn measure(&mut self) -> ((usize, usize), bool) {
+        let size = out_size().unwrap_or(self.size);
+        let is_new = size != self.size;
+        self.size = size;
+        (size, is_new)
+    }
+
+    /// Draws these lines. Where they are more than fit, the last stays in sight, and it is said how many are not.
+    ///
+    /// # Errors
+    /// When the terminal cannot be written to.
+    pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
+        let rows = self.size.1.max(3);
+        let mut shown: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let note;
+        if shown.len() > rows {
+            note = format!("… {} more lines: make the window taller, or name a --pool", shown.len() - (rows - 2));
+            let last = shown.last().copied().unwrap_or_default();
+            shown.truncate(rows - 2);
+            shown.extend([note.as_str(), last]);
+        }
+        let mut text = "\x1b[H".to_owned();
+        for (index, line) in shown.iter().enumerate() {
+            if index > 0 {
+                text.push_str("\r\n");
+            }
+            if self.colored {
+                text.push_str(line);
+            } else {
+                text.push_str(&anstream::adapter::strip_str(line).to_string());
+            }
+            text.push_str("\x1b[K");
+        }
+        text.push_str("\x1b[J");
+        put(&text)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no tidying.
+        let _ = put(LEAVE);
+    }
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}

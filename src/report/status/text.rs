@@ -1,0 +1,341 @@
+//! The status as text: the pools, the nodes that somebody has to know of, and a last line.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+
+use super::super::count;
+use super::super::source::short;
+use super::super::style::{bad, good, heading, quiet, warning};
+use super::layout::{Cell, Column, middle, natural, one_line, table, without_domain, wrap};
+use super::{explanation, pause, words};
+use crate::contract::ConfigSource;
+use crate::judge::Target;
+use crate::observed::Readiness;
+use crate::status::{FleetOrders, FleetStatus, Grade, NodeStatus, PoolStatus, State};
+
+/// A cluster of no more nodes shows all of them.
+const SMALL: usize = 20;
+/// How many nodes that have not converged are shown where there are more.
+const NODES: usize = 20;
+/// How many pools are shown where there are more.
+const POOLS: usize = 20;
+/// How long the name of a ConfigMap may be in a narrow table.
+const NAME: usize = 22;
+
+/// How the status is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// How wide lines may be, in columns.
+    pub width: usize,
+    /// Every pool and every node, however many.
+    pub all: bool,
+}
+
+/// Writes who rolls out, the pools, the nodes that are not as they shall be, or all nodes of a small cluster, and a last
+/// line.
+///
+/// # Errors
+/// When the writer does.
+pub fn text(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Result<()> {
+    if status.nodes.is_empty() && status.pools.is_empty() {
+        return writeln!(out, "The cluster has no nodes.");
+    }
+    let orders: Vec<String> = status.fleets.iter().flat_map(|orders| of_fleet(orders, look.width)).collect();
+    for line in &orders {
+        writeln!(out, "{line}")?;
+    }
+    if !orders.is_empty() {
+        writeln!(out)?;
+    }
+    write_pools(out, status, look)?;
+    writeln!(out)?;
+    write_nodes(out, status, look)?;
+    let (label, text) = closing(status);
+    let worst = status.states.keys().next().map_or(Grade::Good, |worst| worst.grade());
+    for line in labelled(label, &text, look.width, |label| match worst {
+        Grade::Bad => bad(label),
+        Grade::Warning => warning(label),
+        Grade::Neutral | Grade::Good => good(label),
+    }) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Who rolls out a fleet, and what is not known of it.
+fn of_fleet(orders: &FleetOrders, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let fleet = &orders.fleet;
+    if let Some(rollout) = &orders.rollout {
+        let since = rollout.since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
+        let text = format!("{fleet}: {} holds the lock{since}", one_line(&rollout.holder));
+        lines.extend(labelled("Rollout:", &text, width, |label| heading(label)));
+        if let Some(abort) = orders.abort.as_ref().filter(|abort| abort.holder == rollout.holder) {
+            let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let text = one_line(&format!("{fleet}: {} told it to stop at {:.0}{reason}", abort.by, abort.at));
+            lines.extend(labelled("Stopping:", &text, width, |label| warning(label)));
+        }
+    }
+    if let Some(unknown) = &orders.unknown {
+        let text = format!("{fleet}: whether a rollout runs and what is paused is not known: {}", one_line(unknown));
+        lines.extend(labelled("Note:", &text, width, |label| warning(label)));
+    }
+    lines
+}
+
+fn labelled(label: &str, text: &str, width: usize, style: impl Fn(&str) -> String) -> Vec<String> {
+    let mut lines = wrap(&format!("{label} {text}"), width).into_iter();
+    let first = lines.next().unwrap_or_default();
+    let first = first.strip_prefix(label).map(|rest| format!("{}{rest}", style(label))).unwrap_or(first);
+    std::iter::once(first).chain(lines).collect()
+}
+
+/// States and how many are in each: `1 failed, 20 converged`.
+pub(super) fn in_numbers(states: &BTreeMap<State, usize>) -> String {
+    let states: Vec<String> = states.iter().map(|(state, number)| format!("{number} {state}")).collect();
+    states.join(", ")
+}
+
+fn write_pools(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Result<()> {
+    let shown = if look.all || status.pools.len() <= POOLS { status.pools.len() } else { POOLS };
+    let (pools, rest) = status.pools.split_at_checked(shown).unwrap_or((&status.pools, &[]));
+    let each = |cell: fn(&PoolStatus) -> Cell| pools.iter().map(cell).collect::<Vec<Cell>>();
+    let mut columns = vec![Column::new("POOL", each(|pool| name_or_dash(pool.pool.as_ref()))).cut()];
+    if status.fleets.len() > 1 {
+        columns.push(Column::new("FLEET", each(|pool| name_or_dash(pool.fleet.as_ref()))).cut());
+    }
+    columns.push(Column::new("NODES", each(|pool| pool.nodes.into())).right());
+    columns.push(Column::new("CONVERGED", each(|pool| format!("{}%", pool.percent()).into())).right());
+    columns.push(Column::new("CONFIGS", each(|pool| pool.configurations.into())).right());
+    let states = |pool: &PoolStatus| {
+        let text = if pool.nodes == 0 { "no nodes".to_owned() } else { in_numbers(&pool.states) };
+        Cell::graded(text, if pool.nodes == 0 { Grade::Neutral } else { pool.worst.grade() })
+    };
+    columns.push(Column::new("STATES", each(states)));
+    for line in table(&columns, look.width) {
+        writeln!(out, "{line}")?;
+    }
+    if !rest.is_empty() {
+        let mut worst: BTreeMap<State, usize> = BTreeMap::new();
+        for pool in rest {
+            *worst.entry(pool.worst).or_default() += 1;
+        }
+        let what = if worst.len() == 1 && worst.contains_key(&State::Converged) {
+            "converged".to_owned()
+        } else {
+            format!("the worst of their nodes: {}", in_numbers(&worst))
+        };
+        let text = format!("and {} more; {what}; --all shows them", count(rest.len(), "pool"));
+        for line in wrap(&text, look.width) {
+            writeln!(out, "{}", quiet(line))?;
+        }
+    }
+    let paused = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.paused.as_ref()?)));
+    let paused: Vec<_> = paused.collect();
+    if !paused.is_empty() {
+        writeln!(out)?;
+    }
+    let most = if look.all { paused.len() } else { POOLS };
+    for (pool, why) in paused.iter().take(most) {
+        for line in
+            labelled("Paused:", &one_line(&format!("{pool} {}", pause(why))), look.width, |label| warning(label))
+        {
+            writeln!(out, "{line}")?;
+        }
+    }
+    if paused.len() > most {
+        writeln!(out, "{}", quiet(format!("and {} more paused", count(paused.len() - most, "pool"))))?;
+    }
+    Ok(())
+}
+
+fn name_or_dash<T: ToString>(name: Option<&T>) -> Cell {
+    name.map_or_else(|| "-".to_owned(), ToString::to_string).into()
+}
+
+fn write_nodes(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Result<()> {
+    let everything = look.all || status.nodes.len() <= SMALL;
+    let amiss = status.nodes.iter().take_while(|node| !node.state.is_settled()).count();
+    let shown = if everything { status.nodes.len() } else { amiss.min(NODES) };
+    let (shown, rest) = status.nodes.split_at_checked(shown).unwrap_or((&status.nodes, &[]));
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let lines = table(&columns(shown, status.at, look.width), look.width);
+    let mut lines = lines.into_iter();
+    for line in lines.by_ref().take(1) {
+        writeln!(out, "{line}")?;
+    }
+    for (index, (node, line)) in shown.iter().zip(lines).enumerate() {
+        writeln!(out, "{line}")?;
+        // What is the same for several nodes in a row is said once, below the last of them.
+        let next = shown.get(index + 1);
+        let said = reason(node);
+        if said.is_some() && next.and_then(reason) != said {
+            write_reason(out, node, look.width)?;
+        }
+    }
+    let more = amiss.saturating_sub(shown.len());
+    if more > 0 {
+        let mut states: BTreeMap<State, usize> = BTreeMap::new();
+        for node in rest.iter().take(more) {
+            *states.entry(node.state).or_default() += 1;
+        }
+        let text = format!(
+            "and {} more that {} not converged: {}; --all shows them",
+            count(more, "node"),
+            if more == 1 { "has" } else { "have" },
+            in_numbers(&states)
+        );
+        for line in wrap(&text, look.width) {
+            writeln!(out, "{}", quiet(line))?;
+        }
+    }
+    writeln!(out)
+}
+
+/// What is said of a node below it; the same for all that have the same to say.
+fn reason(node: &NodeStatus) -> Option<(State, String, Option<String>)> {
+    Some((node.state, words(node)?, fallback(node)))
+}
+
+/// What a node falls back to, where it fails and that is not what it runs.
+fn fallback(node: &NodeStatus) -> Option<String> {
+    let (good, active) = (short(node.last_known_good.as_ref()), short(node.active.as_ref()));
+    (matches!(node.state, State::Failed | State::CannotFetch) && good != active).then_some(good)
+}
+
+fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Result<()> {
+    let indented = |out: &mut dyn Write, label: &str, text: &str| -> io::Result<()> {
+        let text = one_line(text);
+        for (index, line) in wrap(&text, width.saturating_sub(4 + label.len()).max(20)).into_iter().enumerate() {
+            let label = if index == 0 { label.to_owned() } else { " ".repeat(label.len()) };
+            writeln!(out, "    {label}{line}")?;
+        }
+        Ok(())
+    };
+    if let Some(words) = words(node) {
+        indented(out, "", &words)?;
+    }
+    if let Some(good) = fallback(node) {
+        indented(out, "last known good: ", &good)?;
+    }
+    if let Some(explanation) = explanation(node) {
+        indented(out, "meaning: ", explanation.meaning)?;
+        indented(out, "look at: ", &explanation.look_at)?;
+    }
+    Ok(())
+}
+
+/// The columns of the nodes, as many as fit.
+fn columns(nodes: &[NodeStatus], at: Timestamp, width: usize) -> Vec<Column> {
+    let whole = wide(nodes, at, |_, source| short(source));
+    if natural(&whole) <= width {
+        return whole;
+    }
+    let hashes = wide(nodes, at, brief);
+    if natural(&hashes) <= width { hashes } else { narrow(nodes, at) }
+}
+
+/// Whether nodes are compared with a repository.
+fn are_compared(nodes: &[NodeStatus]) -> bool {
+    nodes.iter().any(|node| node.desired.is_some())
+}
+
+fn each(nodes: &[NodeStatus], cell: impl Fn(&NodeStatus) -> Cell) -> Vec<Cell> {
+    nodes.iter().map(cell).collect()
+}
+
+/// How a ConfigMap is called beside a node.
+type Name = fn(&NodeStatus, Option<&ConfigSource>) -> String;
+
+/// Everything.
+fn wide(nodes: &[NodeStatus], at: Timestamp, name: Name) -> Vec<Column> {
+    let mut columns = vec![
+        Column::new("NODE", each(nodes, |node| (&node.node).into())).cut(),
+        Column::new("POOL", each(nodes, |node| name_or_dash(node.pool.as_ref()))).cut(),
+        Column::new("STATE", each(nodes, |node| Cell::graded(node.state, node.state.grade()))),
+        Column::new("SINCE", each(nodes, |node| age(node.since, at).into())),
+        Column::new("READY", each(nodes, |node| ready(node.ready))),
+        Column::new("KUBELET", each(nodes, |node| name_or_dash(node.kubelet.as_ref()))),
+    ];
+    if are_compared(nodes) {
+        columns
+            .push(Column::new("DESIRED", each(nodes, |node| desired(node, |source| name(node, source)).into())).cut());
+    }
+    let source = |of: fn(&NodeStatus) -> Option<&ConfigSource>| each(nodes, move |node| name(node, of(node)).into());
+    columns.push(Column::new("WANTED", source(|node| node.wanted.as_ref())).cut());
+    columns.push(Column::new("ASSIGNED", source(|node| node.assigned.as_ref())).cut());
+    columns.push(Column::new("ACTIVE", source(|node| node.active.as_ref())).cut());
+    columns.push(Column::new("LAST KNOWN GOOD", source(|node| node.last_known_good.as_ref())).cut());
+    columns
+}
+
+/// What matters most. ConfigMaps of the node's own pool are named by the hash at the end of their names.
+fn narrow(nodes: &[NodeStatus], at: Timestamp) -> Vec<Column> {
+    let names = without_domain(nodes.iter().map(|node| node.node.to_string()).collect());
+    let mut columns = vec![
+        Column::new("NODE", names).cut(),
+        Column::new("POOL", each(nodes, |node| name_or_dash(node.pool.as_ref()))).cut(),
+        Column::new("STATE", each(nodes, |node| Cell::graded(node.state, node.state.grade()))),
+        Column::new("SINCE", each(nodes, |node| age(node.since, at).into())),
+    ];
+    let brief = |node: &NodeStatus, source: Option<&ConfigSource>| middle(&brief(node, source), NAME);
+    if are_compared(nodes) {
+        let wants = each(nodes, |node| desired(node, |source| brief(node, source)).into());
+        columns.push(Column::new("DESIRED", wants).cut());
+    }
+    let assigned = each(nodes, |node| brief(node, node.assigned.as_ref()).into());
+    let active = each(nodes, |node| brief(node, node.active.as_ref()).into());
+    columns.push(Column::new("ASSIGNED", assigned).cut());
+    columns.push(Column::new("ACTIVE", active).cut());
+    columns
+}
+
+fn ready(ready: Readiness) -> Cell {
+    match ready {
+        Readiness::Ready => ready.into(),
+        _ => Cell::graded(ready, Grade::Bad),
+    }
+}
+
+fn desired(node: &NodeStatus, name: impl Fn(Option<&ConfigSource>) -> String) -> String {
+    node.desired.as_ref().map_or_else(|| "-".to_owned(), |target| name(Target::source(target)))
+}
+
+/// The hash alone where the name says nothing more than pool and fleet, which are known.
+fn brief(node: &NodeStatus, source: Option<&ConfigSource>) -> String {
+    let name = short(source);
+    let (Some(fleet), Some(pool)) = (&node.fleet, &node.pool) else { return name };
+    match name.strip_prefix(&format!("{fleet}-{pool}-")) {
+        Some(hash) if !hash.contains('-') => hash.to_owned(),
+        _ => name,
+    }
+}
+
+/// How long ago something was: `40s`, `12m`, `5h`, `3d`.
+fn age(since: Option<Timestamp>, at: Timestamp) -> String {
+    let Some(since) = since else { return "-".to_owned() };
+    let seconds = at.duration_since(since).as_secs().max(0);
+    match (seconds / 86_400, seconds / 3600, seconds / 60) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m"),
+        (0, hours, _) => format!("{hours}h"),
+        (days, ..) => format!("{days}d"),
+    }
+}
+
+/// The last line: whether all is well, and all nodes in numbers.
+pub(super) fn closing(status: &FleetStatus) -> (&'static str, String) {
+    let total = count(status.nodes.len(), "node");
+    let of = if status.compared.is_some() { "the repository says" } else { "it points at" };
+    let worst = status.states.keys().next().copied().unwrap_or(State::Converged);
+    match worst {
+        _ if status.nodes.is_empty() => ("Converged:", "no nodes.".to_owned()),
+        State::Converged => ("Converged:", format!("{total}, each runs what {of}.")),
+        _ if worst.is_settled() => ("Converged:", format!("{total}: {}.", in_numbers(&status.states))),
+        _ => ("Not converged:", format!("{total}: {}.", in_numbers(&status.states))),
+    }
+}
