@@ -27,8 +27,13 @@ const KINDS: &[(&str, &str)] = &[
     ("events", ""),
     ("code", "CodeExplanation"),
     ("explanation", "Explanation"),
+<<<<<<< HEAD
     ("initialization", "Initialization"),
+=======
+    ("history", "History"),
+>>>>>>> revisions
     ("installation", "Installation"),
+    ("pruning", "Pruning"),
     ("pool-orders", "PoolOrders"),
     ("status", "Status"),
     ("status-lines", ""),
@@ -325,6 +330,8 @@ fn a_rollout_and_everything_that_looks_at_it() {
     }
     place.run(&format!("sync {repository}")).are_events(0);
     place.run(&format!("verify {repository}")).are_events(0);
+    place.run("prune --dry-run").is(0, "pruning");
+    place.run("prune --yes").is(0, "pruning");
     // Carried out already.
     place.run(&format!("sync {repository} --plan plan.json")).are_events(7);
     place.run(&format!("diff {repository}")).is(0, "diff");
@@ -356,6 +363,8 @@ fn two_revisions_compared() {
     assert_eq!(diff("--rev HEAD~2 --against HEAD~1", 1)["worst"], "drain");
     assert_eq!(diff("--rev HEAD~1 --against HEAD", 1)["changed"], true);
     assert_eq!(diff("--against HEAD", 0)["changed"], false);
+    let history = place.run("history general repository --no-cluster").is(0, "history");
+    assert_eq!(history["revisions"].as_array().unwrap().len(), 2);
 }
 
 #[test]

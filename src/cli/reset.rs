@@ -99,6 +99,13 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         run::open(&scene, format, (!args.dry_run).then_some(&ReportArgs::default()), terminal)?;
     }
     let nodes = args.chosen(&choice, &loaded.desired, &observed)?;
+    if text && !Args::has_any(&nodes, &loaded.desired, &observed) {
+        writeln!(
+            terminal.err,
+            "Nothing to reset: these nodes run their local configuration already, or are on ConfigMaps of others."
+        )?;
+        return Ok(Exit::Done);
+    }
     let gate = if args.repo.is_some() { Gate::Strict } else { Gate::Lenient };
     let options = Options {
         scope: Scope::Nodes(nodes),
@@ -192,6 +199,16 @@ impl Args {
         let observed = look(reader, Some(namespace.as_str())).await?;
         let desired = pools_of_nodes(&observed, &fleet, self.max_unavailable.unwrap_or(1), self.take_over);
         Ok((Loaded { desired, snapshot: Snapshot::of_texts([]), findings: Vec::new() }, namespace, observed))
+    }
+
+    /// Whether any of the nodes is in a pool and points at something, or is on its way to its local configuration.
+    fn has_any(nodes: &BTreeSet<NodeName>, desired: &Desired, observed: &Observed) -> bool {
+        let seen = |name: &NodeName| observed.nodes.get(name);
+        let away =
+            |node: &Node| node.source.is_some() || node.status.assigned.is_some() || node.status.active.is_some();
+        let homes = membership(desired, &observed.nodes).pools;
+        let mut members = homes.values().flatten().filter(|name| nodes.contains(**name));
+        members.any(|name| seen(name).is_some_and(away))
     }
 
     fn chosen(&self, choice: &Choice, desired: &Desired, observed: &Observed) -> Result<BTreeSet<NodeName>, Failure> {

@@ -16,6 +16,7 @@ mod doctor;
 mod first_day;
 mod input;
 mod oncall_orders;
+mod oncall_revisions;
 mod planning;
 mod plans;
 mod rollout;

@@ -28,7 +28,7 @@ fn plain(text: &str) -> String {
 pub(super) fn is_settled(rollout: &Rollout) -> bool {
     rollout.waves.iter().all(|wave| wave.nodes.is_empty())
         && (rollout.left_alone.iter().all(|left| left.why == Why::Converged) || is_out_of_scope(rollout))
-        && rollout.pause.is_none()
+        && (rollout.pause.is_none() || is_out_of_scope(rollout))
 }
 
 /// Whether the plan was asked for none of its nodes.
