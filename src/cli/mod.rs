@@ -130,8 +130,8 @@ impl Command {
             Self::Diff(args) => Some(("diff", &args.reports)),
             Self::Sync(args) => Some(("sync", &args.reports)),
             Self::Verify(args) => Some(("verify", &args.reports)),
-            Self::Rollback(args) => Some(("rollback", &args.reports)),
             Self::Status(args) => Some(("status", &args.reports)),
+            Self::Rollback(args) => Some(("rollback", &args.reports)),
             _ => None,
         }
     }

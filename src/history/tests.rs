@@ -98,7 +98,7 @@ fn nodes_are_counted_where_they_are() {
     wanted.selector = LabelSelector::of_label("nodecfg.dev/pool", "a");
     let wanted = desired([wanted]);
     let (fleet, namespace, pool) = (fleet(), namespace(), pool_name("a"));
-    let subject = nodes::Subject { fleet: &fleet, pool: &pool, namespace: &namespace, desired: Some(&wanted) };
+    let subject = Subject { fleet: &fleet, pool: &pool, namespace: &namespace, desired: Some(&wanted) };
     let rest = subject.find(&mut found, &cluster, &BTreeSet::new());
     let counted = |wanted, assigned, active| Some(Nodes { wanted, assigned, active, last_known_good: 0 });
     assert_eq!((found[0].exists, found[0].nodes), (Some(true), counted(2, 1, 1)));

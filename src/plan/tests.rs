@@ -253,13 +253,14 @@ fn a_pool_that_somebody_paused_changes_nothing_unless_the_plan_is_asked_for_desp
 
     let despite = super::Options { despite_pause: [pool_name("a")].into(), ..options() };
     let plan = make(&desired, &observed, &despite).unwrap();
-    assert_eq!(check(&plan, &observed), []);
+    assert_eq!(check(&plan, &observed, &Scope::Everything), []);
     assert_eq!((plan.pools[0].assignments(), plan.pools[0].despite_pause), (1, true));
 
     // Whoever makes plans must not forget the order.
     let unaware = Observed { orders: Orders::default(), ..observed.clone() };
     let careless = make(&desired, &unaware, &options()).unwrap();
-    let violations: Vec<String> = check(&careless, &observed).iter().map(ToString::to_string).collect();
+    let violations: Vec<String> =
+        check(&careless, &observed, &Scope::Everything).iter().map(ToString::to_string).collect();
     assert_eq!(
         violations,
         ["pool a: what is ordered of it is misstated", "pool a: is paused by order and changes nodes"]

@@ -13,6 +13,7 @@ mod harness;
 mod commands;
 mod crash;
 mod doctor;
+mod first_day;
 mod input;
 mod oncall_orders;
 mod oncall_revisions;
