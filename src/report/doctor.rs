@@ -121,12 +121,12 @@ fn paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::
     Ok(())
 }
 
-/// Breaks lines between words. A line that begins with a space or a dash is of a file, and stays as it is.
+/// Breaks lines between words. One that begins with a space, a dash or a hash is of a file, and stays as it is.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {
         let shown: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        if shown.starts_with([' ', '-']) {
+        if shown.starts_with([' ', '-', '#']) {
             lines.push(shown);
             continue;
         }

@@ -130,6 +130,6 @@ fn who_wants_quiet_hears_of_what_is_amiss_alone() {
 
     for arguments in ["sync -q -v", "-q sync -v", "-qv status"] {
         let both = cluster.run(folder.path(), arguments);
-        assert!(both.exit == 1 && both.err.contains("cannot be used with"), "{}", both.shown());
+        assert!(both.exit == 2 && both.err.contains("cannot be used with"), "{}", both.shown());
     }
 }
