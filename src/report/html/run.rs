@@ -144,7 +144,7 @@ fn state(end: &End) -> (State, String) {
         End::LeftAlone { why } if why.is_settled() => State::Settled,
         End::LeftAlone { .. } => State::Skipped,
         End::Failed { .. } | End::Refused { .. } => State::Failed,
-        End::Changed { .. } | End::RolledBack => State::Astray,
+        End::Changed { .. } => State::Astray,
         End::Gone => State::Gone,
         End::NotStarted => State::NotStarted,
         End::InFlight => State::InFlight,
