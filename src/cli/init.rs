@@ -398,6 +398,7 @@ fn pause_what_would_change(
         allow_empty: true,
         gate: Gate::Strict,
         despite_pause: BTreeSet::new(),
+        scope: plan::Scope::Everything,
     };
     let plan = match plan::make(desired, observed, &options) {
         Ok(plan) => plan,

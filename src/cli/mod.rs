@@ -18,6 +18,7 @@ mod capture;
 mod cluster_args;
 mod complete;
 mod completions;
+mod confirm;
 mod crd;
 mod diff;
 mod doctor;
@@ -36,9 +37,11 @@ mod man;
 mod observe;
 mod order_args;
 mod output;
+mod past;
 mod pause;
 mod plan_file;
 mod prune;
+mod reconcile;
 mod reports;
 mod repository_args;
 mod reset;
@@ -139,6 +142,7 @@ impl Command {
             Self::Sync(args) => Some(("sync", &args.reports)),
             Self::Verify(args) => Some(("verify", &args.reports)),
             Self::Status(args) => Some(("status", &args.reports)),
+            Self::Rollback(args) => Some(("rollback", &args.reports)),
             _ => None,
         }
     }
@@ -149,6 +153,8 @@ impl Command {
             Self::Diff(args) => Some(args.repository.root()),
             Self::Sync(args) => Some(args.repository.root()),
             Self::Verify(args) => Some(args.repository.root()),
+            Self::History(args) => Some(args.repository.root()),
+            Self::Rollback(args) => Some(args.repository.root()),
             _ => None,
         }
     }
@@ -262,7 +268,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Resume(args) => block_on(run::unless_ended(resume::run(&args, format?, terminal))),
         Command::Abort(args) => block_on(run::unless_ended(abort::run(&args, format?, terminal))),
         Command::Reset(args) => block_on(run::unless_ended(reset::run(&args, format?, cli.verbose, terminal))),
-        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, terminal))),
+        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, cli.verbose, terminal))),
         Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
         Command::Agent(args) => block_on_one(agent::run(*args, format?, terminal)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),

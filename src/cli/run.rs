@@ -60,6 +60,10 @@ pub(super) enum Purpose {
     Sync,
     /// To watch it.
     Verify,
+    /// To go back to an earlier revision.
+    RollBack,
+    /// To go back to the local configuration.
+    Reset,
 }
 
 impl Purpose {
@@ -68,6 +72,8 @@ impl Purpose {
         match self {
             Self::Sync => "sync",
             Self::Verify => "verify",
+            Self::RollBack => "rollback",
+            Self::Reset => "reset",
         }
     }
 }

@@ -62,6 +62,10 @@ enum Kind {
     AgentStatus,
     /// What `agent --once -o json` writes.
     AgentPass,
+    /// What `history -o json` writes.
+    History,
+    /// What `prune -o json` writes.
+    Pruning,
     /// What `pause -o json` and `resume -o json` write.
     PoolOrders,
     /// What `abort -o json` writes.
@@ -95,6 +99,8 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Installation => schemas::schema(Output::Installation),
         Kind::AgentStatus => schemas::schema(Output::AgentStatus),
         Kind::AgentPass => schemas::schema(Output::AgentPass),
+        Kind::History => schemas::schema(Output::History),
+        Kind::Pruning => schemas::schema(Output::Pruning),
         Kind::PoolOrders => schemas::schema(Output::PoolOrders),
         Kind::Abort => schemas::schema(Output::Abort),
         Kind::Error => schemas::schema(Output::Error),

@@ -12,11 +12,13 @@ use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
+use super::history::History;
 use super::initialization::Initialization;
 use super::installation::Installed;
 use super::orders::{Aborted, PoolOrders};
 use super::outcome::Ended;
 use super::progress::Scene;
+use super::pruning::Pruning;
 use super::review::Diff;
 use super::status::{Line as StatusLine, Status};
 use super::validation::Validation;
@@ -40,6 +42,8 @@ pub fn schema(output: Output) -> Value {
         Output::Installation => of::<Document<Installed<'_>>>("installation"),
         Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
         Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
+        Output::History => of::<Document<History>>("history"),
+        Output::Pruning => of::<Document<Pruning>>("pruning"),
         Output::PoolOrders => of::<Document<PoolOrders>>("pool-orders"),
         Output::Abort => of::<Document<Aborted>>("abort"),
         Output::Error => of::<Document<ErrorReport<'_>>>("error"),
@@ -76,6 +80,10 @@ pub enum Output {
     AgentStatus,
     /// By `agent --once`.
     AgentPass,
+    /// By `history`.
+    History,
+    /// By `prune`.
+    Pruning,
     /// By `pause` and `resume`.
     PoolOrders,
     /// By `abort`.

@@ -53,7 +53,7 @@ pub(super) async fn watch(
     ended?;
     if drawn {
         // What was on the screen is gone with it.
-        write(&status, format, all, terminal)?;
+        write(&mut terminal.out, &status, format, all)?;
     }
     Ok(Exit::Done)
 }

@@ -5,17 +5,29 @@ use jiff::Timestamp;
 use super::failures::{Case, grouped};
 use super::page::{Failure, Node, Notice, Page, Pool, State};
 use crate::names::FleetName;
+use crate::plan::Problem;
+use crate::report::error::ErrorMessage;
 use crate::report::status::{explanation, pause, words};
 use crate::report::{count, source};
 use crate::review::Review;
 use crate::status::{FleetOrders, FleetStatus, Grade, NodeStatus, PoolStatus, State as Of};
 
-/// The page of one look at a cluster. `review` is what a sync would do, where a repository was named.
+/// The page of one look at a cluster. `review` is what a sync would do, or why none could, where a repository was named.
 #[must_use]
-pub fn of_status(status: &FleetStatus, server: &str, review: Option<Review>) -> Page {
+pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Review, Vec<Problem>>>) -> Page {
+    let (review, problems) = match review {
+        None => (None, Vec::new()),
+        Some(Ok(review)) => (Some(review), Vec::new()),
+        Some(Err(problems)) => (None, problems),
+    };
+    let problem = |problem: Problem| ErrorMessage {
+        code: problem.code().to_owned(),
+        message: format!("no sync could run: {problem}"),
+        help: problem.help(),
+    };
     let states: Vec<String> = status.states.iter().map(|(state, number)| format!("{number} {state}")).collect();
     let nodes = count(status.nodes.len(), "node");
-    let good = status.nodes.iter().all(|node| node.state.grade() > Grade::Warning);
+    let good = problems.is_empty() && status.nodes.iter().all(|node| node.state.grade() > Grade::Warning);
     let single = match status.fleets.as_slice() {
         [orders] => Some(&orders.fleet),
         _ => None,
@@ -26,7 +38,7 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Review>) -> 
         verdict: if states.is_empty() { nodes } else { format!("{nodes}: {}", states.join(", ")) },
         facts: facts(status, server),
         made: status.at,
-        errors: Vec::new(),
+        errors: problems.into_iter().map(problem).collect(),
         notices: status.fleets.iter().flat_map(notices).collect(),
         pools: status.pools.iter().map(|of| pool(status, of, single)).collect(),
         columns: &["ready", "kubelet", "assigned", "active", "last known good", "since"],
@@ -58,8 +70,7 @@ fn notices(orders: &FleetOrders) -> Vec<Notice> {
     let mut notices = Vec::new();
     if let Some(rollout) = &orders.rollout {
         let since = rollout.since.map(|since| format!(" since {}", moment(since))).unwrap_or_default();
-        notices
-            .push(Notice { label: "rollout", text: format!("{fleet}: {} holds the lock{since}", rollout.holder) });
+        notices.push(Notice { label: "rollout", text: format!("{fleet}: {} holds the lock{since}", rollout.holder) });
         if let Some(abort) = orders.abort.as_ref().filter(|abort| abort.holder == rollout.holder) {
             let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let text = format!("{fleet}: {} told it to stop at {}{reason}", abort.by, moment(abort.at));
