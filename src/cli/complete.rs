@@ -70,7 +70,7 @@ fn pools_around(folder: &Path) -> BTreeSet<String> {
     let Some(pools) = root.and_then(|root| root.join("pools").read_dir().ok()) else { return BTreeSet::new() };
     pools
         .filter_map(Result::ok)
-        .filter(|pool| pool.path().join("pool.yaml").is_file())
+        .filter(|pool| ["pool.yaml", "kubelet.yaml"].iter().any(|file| pool.path().join(file).is_file()))
         .filter_map(|pool| pool.file_name().into_string().ok())
         .collect()
 }

@@ -115,22 +115,29 @@ fn text(command: &clap::Command, see_also: &[String]) -> String {
     let has_commands = command.has_subcommands();
     let version = concat!("nodecfg ", env!("CARGO_PKG_VERSION"));
     // No date: the same program has the same pages.
-    let man = Man::new(command.clone())
-        .title(name(command).to_uppercase())
-        .section("1")
-        .date("")
-        .source(version)
-        .manual("nodecfg manual");
+    let man = Man::new(command.clone());
+    let title = name(command).to_uppercase();
+    let mut text = format!(".TH \"{}\" \"1\" \"\" \"{version}\" \"nodecfg manual\"\n", escaped(&title));
     let mut bytes = Vec::new();
     // A vector takes all that is written to it.
     let _ = man
-        .render_title(&mut bytes)
-        .and_then(|()| man.render_name_section(&mut bytes))
+        .render_name_section(&mut bytes)
         .and_then(|()| man.render_synopsis_section(&mut bytes))
         .and_then(|()| man.render_description_section(&mut bytes))
         .and_then(|()| man.render_options_section(&mut bytes))
         .and_then(|()| if has_commands { man.render_subcommands_section(&mut bytes) } else { Ok(()) });
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    // Each section begins with how an apostrophe is written; once is enough.
+    let mut known = Vec::new();
+    for line in String::from_utf8_lossy(&bytes).lines() {
+        let defines = line.starts_with(".ie ") || line.starts_with(".el ");
+        if !defines || !known.contains(&line.to_owned()) {
+            text.push_str(line);
+            text.push('\n');
+        }
+        if defines {
+            known.push(line.to_owned());
+        }
+    }
     for (title, lines) in notes.iter().flat_map(|notes| sections(notes)).filter(|(title, _)| title != EXITS) {
         section(&mut text, &title, &lines);
     }

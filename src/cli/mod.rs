@@ -92,6 +92,17 @@ pub struct Cli {
     command: Command,
 }
 
+impl Cli {
+    /// clap sees a contradiction only where both options stand on the same side of the command's name.
+    fn consistent(self) -> Result<Self, clap::Error> {
+        if self.quiet && self.verbose > 0 {
+            let message = "the argument '--quiet' cannot be used with '--verbose'";
+            return Err(Self::command().error(clap::error::ErrorKind::ArgumentConflict, message));
+        }
+        Ok(self)
+    }
+}
+
 /// What every command takes.
 const GLOBAL: &str = "Global options";
 
@@ -168,7 +179,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if completing.try_complete(arguments.clone(), folder.as_deref()).unwrap_or(false) {
         return Exit::Done.report();
     }
-    let cli = match Cli::command().try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches))
+    let cli = match Cli::command()
+        .try_get_matches_from(&arguments)
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .and_then(Cli::consistent)
     {
         Ok(cli) => cli,
         Err(error) => {

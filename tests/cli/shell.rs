@@ -42,7 +42,7 @@ fn every_shell_gets_a_script_that_asks_and_one_that_does_not() {
         let asking = run(folder.path(), &format!("completions {shell}"));
         let fixed = run(folder.path(), &format!("completions {shell} --static"));
         assert!(asking.exit == 0 && asking.out.contains("COMPLETE"), "{}", asking.shown());
-        assert!(fixed.exit == 0 && fixed.out.contains("--rollback-on-failure"), "{shell}");
+        assert!(fixed.exit == 0 && fixed.out.contains("rollback-on-failure"), "{shell}");
     }
 }
 
@@ -74,7 +74,10 @@ fn every_command_has_a_manual_page_that_man_can_show() {
         assert!(page.contains(".SH \"SEE ALSO\"\n\\fBnodecfg\\fR(1)"), "{page}");
     }
     let sync = run(folder.path(), "man nodecfg-sync").out;
-    assert!(sync.contains(".TH NODECFG-SYNC 1 \"\" \"nodecfg ") && sync.contains(".SH \"EXAMPLES\""), "{sync}");
+    assert!(
+        sync.starts_with(".TH \"NODECFG\\-SYNC\" \"1\" \"\" \"nodecfg ") && sync.contains(".SH \"EXAMPLES\""),
+        "{sync}"
+    );
     let unknown = run(folder.path(), "man snyc");
     assert!(unknown.exit == 2 && unknown.err.contains("is it nodecfg-sync?"), "{}", unknown.shown());
     assert_eq!(run(folder.path(), "man sync --out x").exit, 2);
