@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each benchmark uses its own part")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use nodecfg::contract::{ConfigSource, ConfigStatus};
@@ -130,7 +130,14 @@ pub fn namespace() -> NamespaceName {
 
 /// What the planner is allowed.
 pub fn options() -> Options {
-    Options { namespace: namespace(), take_over: false, allow_empty: false, gate: Gate::Strict }
+    Options {
+        namespace: namespace(),
+        take_over: false,
+        allow_empty: false,
+        gate: Gate::Strict,
+        despite_pause: BTreeSet::new(),
+        scope: nodecfg::plan::Scope::Everything,
+    }
 }
 
 /// As a kubelet reports a source that it took.
@@ -202,6 +209,7 @@ pub fn add_config_maps(observed: &mut Observed, ran: &Desired) {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             uid: format!("uid-of-{}", key.name),
+            resource_version: "1".to_owned(),
             fleet: FleetName::new(FLEET).ok(),
             pool: Some(pool.name.clone()),
             content_hash: Some(rendered.hash.to_string()),

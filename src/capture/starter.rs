@@ -44,8 +44,7 @@ pub struct Start {
 }
 
 const POOL: &str = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata:\n";
-const LOCAL: &str = "\
-  kubelet:
+const LOCAL: &str = r"  kubelet:
     # These nodes run the configuration that they were provisioned with. What that
     # is, as far as it is known, is in kubelet.yaml. It is checked, and not used until
     # this line is removed: then nodecfg rolls it out, and the pool is yours.

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Stop the rollout that holds the lock of a fleet, from wherever it runs.
 ///
-/// It notices within ten seconds: it starts no further nodes, watches those on their way to their end, and ends with exit code
+/// It notices within a few seconds: it starts no further nodes, watches those on their way to their end, and ends with exit code
 /// 5. Waits until it has given up the lock.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -105,7 +105,7 @@ impl Args {
         let found = declared(loaded, self.repository.gate())?;
         let mut review = base.compare(&side(&self.repository, loaded), loaded);
         if matches!(format, Format::Text | Format::Markdown) {
-            writeln!(terminal.err, "{}\n", shown::opening(&review))?;
+            writeln!(terminal.aside(), "{}\n", shown::opening(&review))?;
             let told = found.iter().filter(|finding| !matches!(finding.code, "not-in-git" | "verified-commit"));
             findings::remarks(&mut terminal.err, &loaded.snapshot, told, verbose > 0, terminal.err_width)?;
         }

@@ -158,7 +158,8 @@ impl Args {
                         take_over: false,
                         allow_empty: false,
                         gate,
-                        despite_pause: std::collections::BTreeSet::new(),
+                        despite_pause: BTreeSet::new(),
+                        scope: plan::Scope::Everything,
                     };
                     Some(plan::make(&desired, observed, &options))
                 }

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::cluster_args::parse_duration;
 use super::failure::Failure;
+use super::foot::FootLine;
 use super::terminal::Terminal;
-use crate::report::bars::FootLine;
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, Secret, read};
 use crate::repository::signature::Signers;
 use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, Snapshot, open};
@@ -27,7 +27,7 @@ const HEADING: &str = "Remote repositories";
 pub(super) struct GitArgs {
     /// Folder of the configuration within the repository [default: its root]
     #[arg(long = "path", value_name = "FOLDER", value_parser = Folder::parse, hide_default_value = true)]
-    folder: Option<Folder>,
+    pub(super) folder: Option<Folder>,
     /// Where to keep what was fetched [default: $NODECFG_CACHE_DIR, $XDG_CACHE_HOME/nodecfg or ~/.cache/nodecfg]
     #[arg(long, value_name = "DIR", help_heading = HEADING)]
     git_cache: Option<PathBuf>,
@@ -166,7 +166,7 @@ async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Resu
     let thread = std::thread::Builder::new().name("git".to_owned());
     // Nobody joins it: what it came to is sent, to whoever is still there.
     drop(thread.spawn(move || drop(sender.send(read(&request, &progress)))).map_err(Failure::Runtime)?);
-    let line = terminal.interactive.then(|| FootLine::new(&terminal.foot));
+    let line = (terminal.interactive && !terminal.quiet).then(|| FootLine::new(&terminal.foot));
     let mut last = waiting.0.extent();
     let mut quiet = Box::pin(tokio::time::sleep(timeout));
     let overall = timeout.saturating_mul(OVERALL);

@@ -1,17 +1,478 @@
 //! `nodecfg init`: a starter repository.
 
-use super::cluster_args::ClusterArgs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::capture::take;
+use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::{Exit, Failure, Terminal};
-use crate::report::Format;
+use crate::capture::{Group, Runs, Start, StarterPool, common, empty_start, sort, start};
+use crate::cluster::observe::observe;
+use crate::cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
+use crate::contract::ConfigSource;
+use crate::desired::{Checks, ContentHash, DEFAULT_FLEET, Desired, FLEET_FILE, Kubelets, build};
+use crate::document::Document as Tree;
+use crate::finding::{Finding, Gate, Severity};
+use crate::names::{FleetName, NamespaceName, PoolName, check_label_key};
+use crate::observed::{ConfigMapKey, Node, Observed, Readiness};
+use crate::plan;
+use crate::report::document::Document;
+use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
+use crate::report::{self, Format, findings};
+use crate::repository::Snapshot;
 
 /// Start a repository, from the nodes of a cluster where there is one.
+///
+/// Sorts the nodes into pools by a label that they have, captures a few of each, and writes a repository that changes nothing:
+/// nodes that point at a ConfigMap keep its content, nodes on their local configuration stay on it. `nodecfg diff` of it finds
+/// nothing to do. Changes nothing in the cluster, and writes all files or none. Without a kubeconfig it writes a small example.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    /// Folder to write to; it may be a git repository, and must hold no pools yet.
+    #[arg(value_name = "FOLDER", default_value = ".")]
+    folder: PathBuf,
+    /// Name of the fleet, instead of the one that nodes belong to already, or `default`.
+    #[arg(long, value_name = "NAME")]
+    fleet: Option<FleetName>,
+    /// Label to make pools by, instead of the known one that most nodes have (nodecfg.dev/pool, those of EKS, GKE, AKS,
+    /// Karpenter and others, or the roles).
+    #[arg(long, value_name = "KEY", value_parser = parse_key, conflicts_with = "no_cluster")]
+    pool_label: Option<String>,
+    /// Write a small example, and ask no cluster.
+    #[arg(long)]
+    no_cluster: bool,
+    /// How many nodes of each pool to capture; 0 captures none.
+    #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "no_cluster")]
+    capture: u32,
+    /// Keep in captured configurations what the kubelet would fill in by itself.
+    #[arg(long, conflicts_with = "no_cluster")]
+    keep_defaults: bool,
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[command(flatten)]
+    binding: BindingArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg init fleet                           from the cluster of the current context
+  nodecfg init fleet --pool-label team         a pool for each value of a label
+  nodecfg init --no-cluster                    an example with one pool, right here";
+
+fn parse_key(text: &str) -> Result<String, String> {
+    check_label_key(text).map(|()| text.to_owned())
+}
+
+/// A repository in the making.
+struct Draft {
+    fleet: FleetName,
+    namespace: Option<NamespaceName>,
+    label: Option<String>,
+    pools: Vec<StarterPool>,
+    remarks: Vec<String>,
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let _ = (&args.cluster, format, terminal);
-    Err(Failure::usage("not there yet", "wait"))
+    refuse_if_taken(&args.folder)?;
+    let (draft, start) = match args.reader().await? {
+        Some(reader) => args.of_cluster(reader).await?,
+        None => {
+            let fleet = args.fleet_or_default(None)?;
+            let start = empty_start(&fleet);
+            let remarks = if args.no_cluster {
+                Vec::new()
+            } else {
+                vec!["No kubeconfig was found, so this is an example and not what your nodes run.".to_owned()]
+            };
+            (Draft { fleet, namespace: None, label: None, pools: Vec::new(), remarks }, start)
+        }
+    };
+    let keeps_readme = args.folder.join("README.md").exists();
+    let files: BTreeMap<&str, &str> = start
+        .files
+        .iter()
+        .filter(|(path, _)| *path != "README.md" || !keeps_readme)
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
+    place(&args.folder, &files)?;
+    args.show(&draft, &files, format, terminal)?;
+    Ok(Exit::Done)
+}
+
+impl Args {
+    /// The cluster to ask; `None` for none.
+    async fn reader(&self) -> Result<Option<ClusterReader>, Failure> {
+        if self.no_cluster {
+            return Ok(None);
+        }
+        match self.cluster.reader(LabelKeys::All).await {
+            Err(Failure::Connect(ConnectError::NoCluster { .. })) if !self.cluster.is_named() => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    fn fleet_or_default(&self, found: Option<FleetName>) -> Result<FleetName, Failure> {
+        let default = || FleetName::new(DEFAULT_FLEET).map_err(|error| Failure::usage(error.to_string(), ""));
+        self.fleet.clone().or(found).map_or_else(default, Ok)
+    }
+
+    async fn of_cluster(&self, reader: ClusterReader) -> Result<(Draft, Start), Failure> {
+        let mut remarks = Vec::new();
+        let reader = match self.binding.bind(reader.clone()).await {
+            Err(Failure::Cluster(ClusterError::DefinitionMissing { .. })) => {
+                remarks.push(
+                    "nodecfg is not installed on this cluster yet: `nodecfg install` comes before `nodecfg diff`."
+                        .to_owned(),
+                );
+                reader
+            }
+            other => other?,
+        };
+        let namespace = reader.binding().default_namespace();
+        let default = NamespaceName::new(namespace).map_err(|error| Failure::usage(error.to_string(), ""))?;
+        let asked = self.cluster.named_namespace().cloned();
+        let place = asked.clone().unwrap_or_else(|| default.clone());
+        let observed = observe(&reader, place.as_str(), contents_of_nodes).await?;
+        if observed.nodes.is_empty() {
+            return Err(Failure::usage(
+                "the cluster has no nodes",
+                "run it again when there are some, or pass --no-cluster",
+            ));
+        }
+        let fleets: BTreeSet<(FleetName, String)> = observed
+            .contents
+            .iter()
+            .filter_map(|(key, map)| Some((map.as_ref()?.fleet()?, key.namespace.clone())))
+            .collect();
+        let names: BTreeSet<&FleetName> = fleets.iter().map(|(fleet, _)| fleet).collect();
+        if self.fleet.is_none() && names.len() > 1 {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            return Err(Failure::usage(
+                format!("nodes belong to several fleets: {}", names.join(", ")),
+                "name the one that this repository is for with --fleet; nodes of the others are left alone",
+            ));
+        }
+        let fleet = self.fleet_or_default(names.first().map(|fleet| (*fleet).clone()))?;
+        // Where the ConfigMaps of this fleet are already, if that is not where they would be looked for.
+        let found = fleets
+            .iter()
+            .find(|(name, _)| *name == fleet)
+            .and_then(|(_, space)| NamespaceName::new(space.as_str()).ok());
+        let namespace = asked.or(found).filter(|namespace| *namespace != default);
+        let (label, groups) = sort(&observed.nodes, self.pool_label.as_deref());
+        let mut pools = Vec::new();
+        for group in groups {
+            pools.push(self.pool(group, &observed, &reader, &mut remarks).await);
+        }
+        let mut draft = Draft { fleet, namespace, label: Some(label), pools, remarks };
+        let start = settled(&mut draft, &observed, &place)?;
+        Ok((draft, start))
+    }
+
+    /// What the nodes of a group run.
+    async fn pool(
+        &self,
+        group: Group,
+        observed: &Observed,
+        reader: &ClusterReader,
+        remarks: &mut Vec<String>,
+    ) -> StarterPool {
+        let nodes: Vec<&Node> = group.nodes.iter().filter_map(|name| observed.nodes.get(name)).collect();
+        let (runs, doubts) = runs(&nodes, observed);
+        let mut pool = StarterPool { group: group.clone(), runs, doubts, captured: None };
+        if pool.runs == Runs::Local && self.capture > 0 {
+            let mut local: Vec<Node> =
+                nodes.iter().filter(|node| node.source.is_none()).map(|node| (*node).clone()).collect();
+            local.sort_by_key(|node| node.ready != Readiness::Ready);
+            local.truncate(usize::try_from(self.capture).unwrap_or(usize::MAX));
+            let (taken, errors) = take(reader, &local, !self.keep_defaults).await;
+            for (_, error) in errors {
+                let remark = format!("{error}. {}", error.help());
+                // Where nothing may be captured, that is said once.
+                let same = |known: &String| known.ends_with(&error.help());
+                if !(matches!(error, ClusterError::Forbidden { .. }) && remarks.iter().any(same)) {
+                    remarks.push(remark);
+                }
+            }
+            if taken.is_empty() {
+                remarks.push(format!(
+                    "Pool {0} has no kubelet.yaml yet. Once its nodes can be asked: nodecfg capture --pool {0} --write .",
+                    group.name
+                ));
+            } else {
+                pool.captured = Some(common(&taken));
+            }
+        }
+        pool
+    }
+
+    fn show(
+        &self,
+        draft: &Draft,
+        files: &BTreeMap<&str, &str>,
+        format: Format,
+        terminal: &mut Terminal,
+    ) -> Result<(), Failure> {
+        let pools = draft.pools.iter().map(|pool| InitialPool {
+            name: pool.group.name.clone(),
+            nodes: pool.group.nodes.len(),
+            runs: if pool.runs == Runs::Local { InitialRuns::Local } else { InitialRuns::ConfigMap },
+            paused: !pool.doubts.is_empty(),
+            captured: pool.captured.iter().flat_map(|common| common.nodes.iter().cloned()).collect(),
+        });
+        let example = |path: &&str| {
+            let (name, _) = path.strip_prefix("pools/")?.split_once("/pool.yaml")?;
+            let (name, runs) = (PoolName::new(name).ok()?, InitialRuns::Unknown);
+            Some(InitialPool { name, nodes: 0, runs, paused: false, captured: Vec::new() })
+        };
+        let examples = files.keys().filter_map(example).filter(|_| draft.label.is_none());
+        let doubts = draft
+            .pools
+            .iter()
+            .flat_map(|pool| pool.doubts.iter().map(|doubt| format!("Pool {} is paused. {doubt}", pool.group.name)));
+        let document = Initialization {
+            folder: self.folder.display().to_string(),
+            fleet: draft.fleet.clone(),
+            label: draft.label.clone(),
+            pools: pools.chain(examples).collect(),
+            files: files.keys().map(|path| (*path).to_owned()).collect(),
+            remarks: draft.remarks.iter().cloned().chain(doubts).collect(),
+        };
+        if matches!(format, Format::Text | Format::Markdown) {
+            for remark in &document.remarks {
+                findings::message(&mut terminal.err, remark, "")?;
+            }
+        }
+        match format {
+            Format::Text => document.text(&mut terminal.out, &self.next())?,
+            Format::Markdown => document.markdown(&mut terminal.out)?,
+            Format::Json => report::json(&mut terminal.out, &Document::value(document)?)?,
+            Format::Yaml => report::yaml(&mut terminal.out, &Document::value(document)?)?,
+        }
+        Ok(())
+    }
+
+    /// The commands that come next.
+    fn next(&self) -> Vec<String> {
+        let mut next = Vec::new();
+        if self.folder != Path::new(".") {
+            next.push(format!("cd {}", self.folder.display()));
+        }
+        let commit = "git add . && git commit -m 'What our nodes run'";
+        let absolute = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let in_git = absolute.ancestors().any(|folder| folder.join(".git").exists());
+        next.push(if in_git { commit.to_owned() } else { format!("git init && {commit}") });
+        next.push("nodecfg validate".to_owned());
+        if !self.no_cluster {
+            next.push("nodecfg diff".to_owned());
+        }
+        next
+    }
+}
+
+/// The ConfigMaps that nodes point at.
+fn contents_of_nodes(observed: &Observed) -> BTreeSet<ConfigMapKey> {
+    observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?)).collect()
+}
+
+/// What one node runs, for comparison.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum OneRuns {
+    Local,
+    Content(String),
+    Lost(String),
+}
+
+/// What most nodes of a pool run, and why they are left alone when they do not all run it.
+fn runs(nodes: &[&Node], observed: &Observed) -> (Runs, Vec<String>) {
+    let mut counted: BTreeMap<OneRuns, (usize, String)> = BTreeMap::new();
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    for node in nodes {
+        let one = match &node.source {
+            None => OneRuns::Local,
+            Some(source) => match text_of(source, observed) {
+                Some(text) => {
+                    let document = Tree::parse(&source.to_string(), &text).document;
+                    match document {
+                        Some(document) => {
+                            let hash = ContentHash::of(document.canonical().as_bytes()).to_string();
+                            texts.entry(hash.clone()).or_insert(text);
+                            OneRuns::Content(hash)
+                        }
+                        None => OneRuns::Lost(format!("{source}, which cannot be read")),
+                    }
+                }
+                None => OneRuns::Lost(format!("{source}, which is not there")),
+            },
+        };
+        let what = match (&one, &node.source) {
+            (OneRuns::Local, _) | (_, None) => "their local configuration".to_owned(),
+            (OneRuns::Content(_), Some(source)) => source.to_string(),
+            (OneRuns::Lost(what), _) => what.clone(),
+        };
+        counted.entry(one).or_insert((0, what)).0 += 1;
+    }
+    let most = counted
+        .iter()
+        .filter(|(one, _)| !matches!(one, OneRuns::Lost(_)))
+        .max_by_key(|(_, (count, _))| *count)
+        .map(|(one, _)| one.clone());
+    let runs = match &most {
+        Some(OneRuns::Content(hash)) => texts.get(hash).cloned().map_or(Runs::Local, Runs::Content),
+        _ => Runs::Local,
+    };
+    let all_alike = counted.len() <= 1 && most.is_some();
+    let told = counted.values().map(|(count, what)| format!("{} on {what}", report::count(*count, "node")));
+    let doubts = if all_alike {
+        Vec::new()
+    } else {
+        vec![format!("Its nodes do not all run the same: {}.", told.collect::<Vec<_>>().join(", "))]
+    };
+    (runs, doubts)
+}
+
+fn text_of(source: &ConfigSource, observed: &Observed) -> Option<String> {
+    let map = source.config_map.as_ref()?;
+    let fetched = observed.contents.get(&ConfigMapKey::of(source)?)?.as_ref()?;
+    fetched.text(&map.kubelet_config_key).map(str::to_owned)
+}
+
+/// Makes the files, and leaves out or pauses what would not be valid, or would change a node.
+fn settled(draft: &mut Draft, observed: &Observed, namespace: &NamespaceName) -> Result<Start, Failure> {
+    // Each round settles at least one pool, by its file and then by pausing it.
+    for _ in 0..=draft.pools.len().saturating_mul(2) {
+        let start = start(&draft.fleet, draft.namespace.as_ref(), &draft.pools);
+        let snapshot = Snapshot::of_texts(start.files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+        let built = build(&snapshot, &Checks { gate: Gate::Strict, kubelets: Kubelets::OfNodes });
+        let errors: Vec<Finding> =
+            built.findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
+        let settled = match built.desired {
+            Some(desired) => pause_what_would_change(draft, &desired, observed, namespace),
+            None if leave_out_what_is_invalid(draft, &errors) => false,
+            None => return Err(Failure::Invalid { findings: errors, snapshot: Box::new(snapshot) }),
+        };
+        if settled {
+            return Ok(start);
+        }
+    }
+    Err(Failure::usage("no repository was found that changes nothing", "write one by hand: docs/repository.md"))
+}
+
+/// Whether something was left out.
+fn leave_out_what_is_invalid(draft: &mut Draft, errors: &[Finding]) -> bool {
+    let mut changed = false;
+    for pool in &mut draft.pools {
+        let prefix = format!("pools/{}/", pool.group.name);
+        let Some(error) =
+            errors.iter().find(|error| error.place.as_ref().is_some_and(|place| place.file.starts_with(&prefix)))
+        else {
+            continue;
+        };
+        if pool.captured.take().is_some() {
+            draft.remarks.push(format!(
+                "What the nodes of pool {} run is not in the repository, since nodecfg does not accept it: {}.",
+                pool.group.name, error.message
+            ));
+            changed = true;
+        } else if pool.runs != Runs::Local {
+            pool.runs = Runs::Local;
+            pool.doubts.push(format!("nodecfg does not accept what their ConfigMap holds: {}.", error.message));
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Whether nothing would change.
+fn pause_what_would_change(
+    draft: &mut Draft,
+    desired: &Desired,
+    observed: &Observed,
+    namespace: &NamespaceName,
+) -> bool {
+    let namespace = desired.namespace.clone().unwrap_or_else(|| namespace.clone());
+    let options = plan::Options {
+        namespace,
+        take_over: false,
+        allow_empty: true,
+        gate: Gate::Strict,
+        despite_pause: BTreeSet::new(),
+        scope: plan::Scope::Everything,
+    };
+    let plan = match plan::make(desired, observed, &options) {
+        Ok(plan) => plan,
+        Err(problems) => {
+            draft.remarks.extend(problems.iter().map(|problem| format!("{problem}. {}", problem.help())));
+            return true;
+        }
+    };
+    let changing: BTreeSet<&PoolName> =
+        plan.pools.iter().filter(|pool| pool.assignments() > 0).map(|pool| &pool.name).collect();
+    let mut quiet = true;
+    for pool in draft.pools.iter_mut().filter(|pool| changing.contains(&pool.group.name) && pool.doubts.is_empty()) {
+        pool.doubts.push("A sync would change its nodes: they have not all taken what they point at.".to_owned());
+        quiet = false;
+    }
+    quiet
+}
+
+fn refuse_if_taken(folder: &Path) -> Result<(), Failure> {
+    let taken = [FLEET_FILE, "pools", "base"].into_iter().find(|name| folder.join(name).exists());
+    match taken {
+        Some(name) => Err(Failure::usage(
+            format!("{} is there already, and init replaces nothing", folder.join(name).display()),
+            "choose another folder; to add what a pool runs to this repository: nodecfg capture --pool POOL --write FOLDER",
+        )),
+        None if folder.exists() && !folder.is_dir() => {
+            Err(Failure::usage(format!("{} is no folder", folder.display()), "choose another"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Writes all files or none: beside their places first, and then with one step for each entry of the folder.
+fn place(folder: &Path, files: &BTreeMap<&str, &str>) -> Result<(), Failure> {
+    let made = !folder.exists();
+    let draft = folder.join(format!(".nodecfg-init-{}", std::process::id()));
+    let written = written(folder, &draft, files);
+    // Nothing of it is needed any more, and what was never made cannot be removed.
+    let _ = std::fs::remove_dir_all(&draft);
+    if written.is_err() && made {
+        let _ = std::fs::remove_dir(folder);
+    }
+    written.map_err(|error| {
+        Failure::usage(
+            format!("cannot write to {}: {error}", folder.display()),
+            "check the folder, its permissions and the disk",
+        )
+    })
+}
+
+fn written(folder: &Path, draft: &Path, files: &BTreeMap<&str, &str>) -> std::io::Result<()> {
+    std::fs::create_dir_all(draft)?;
+    for (path, text) in files {
+        let path = draft.join(path);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(path, text)?;
+    }
+    // The fleet's file last: it says that this is a repository.
+    let mut names: Vec<&str> = files.keys().filter_map(|path| path.split('/').next()).collect();
+    names.dedup();
+    names.sort_by_key(|name| *name == FLEET_FILE);
+    let mut placed: Vec<PathBuf> = Vec::new();
+    for name in names {
+        let target = folder.join(name);
+        if let Err(error) = std::fs::rename(draft.join(name), &target) {
+            for path in placed {
+                // What remains is reported with the error that is on its way.
+                let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+            }
+            return Err(error);
+        }
+        placed.push(target);
+    }
+    Ok(())
 }

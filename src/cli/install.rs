@@ -135,7 +135,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let reader = args.cluster.reader(LabelKeys::Only(Default::default())).await?;
     apply(args, &reader, &objects, format, terminal).await?;
     if args.agent == Kind::Systemd && format == Format::Text {
-        writeln!(terminal.err, "unit file for the nodes: nodecfg install --agent systemd --unit")?;
+        writeln!(terminal.aside(), "unit file for the nodes: nodecfg install --agent systemd --unit")?;
     }
     Ok(Exit::Done)
 }

@@ -7,7 +7,7 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
-use crate::report::bars::Foot;
+use super::foot::Foot;
 use crate::telemetry::otlp::Export;
 use crate::telemetry::spans;
 

@@ -1,12 +1,201 @@
-//! `nodecfg man`: manual pages.
+//! `nodecfg man`: manual pages, made from what `--help` is made from.
 
-use super::{Exit, Failure, Terminal};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory as _;
+use clap_mangen::Man;
+
+use super::{Cli, Exit, Failure, Terminal, exit};
+use crate::spelling::nearest;
 
 /// Print a manual page, or write them all to a folder.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Which page: a command, or several words of one joined with hyphens. Of nodecfg itself, if none is named.
+    #[arg(value_name = "PAGE")]
+    page: Option<String>,
+    /// Write all pages to this folder, one file each: nodecfg.1, nodecfg-sync.1 and so on.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "page")]
+    out: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg man sync | man -l -                       read one
+  nodecfg man --out ~/.local/share/man/man1         then also: man nodecfg-sync";
+
+/// The program, and with a hyphen the beginning of every page's name.
+const PROGRAM: &str = "nodecfg";
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let _ = (args, terminal);
-    Err(Failure::usage("not there yet", "wait"))
+    let pages = pages(Cli::command());
+    if let Some(folder) = &args.out {
+        write(folder, &pages)?;
+        writeln!(terminal.aside(), "{} manual pages in {}", pages.len(), folder.display())?;
+        return Ok(Exit::Done);
+    }
+    let asked = args.page.as_deref().unwrap_or(PROGRAM);
+    let name =
+        if asked == PROGRAM || asked.starts_with("nodecfg-") { asked.to_owned() } else { format!("{PROGRAM}-{asked}") };
+    match pages.iter().find(|page| page.name == name) {
+        Some(page) => terminal.out.write_all(page.text.as_bytes())?,
+        None => {
+            let near = nearest(&name, pages.iter().map(|page| page.name.as_str()));
+            let help = near.map_or_else(
+                || "nodecfg --help lists the commands; nodecfg man --out FOLDER writes all pages".to_owned(),
+                |near| format!("is it {near}?"),
+            );
+            return Err(Failure::usage(format!("there is no manual page {name}"), help));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn write(folder: &Path, pages: &[Page]) -> Result<(), Failure> {
+    let failed = |path: &Path, error: std::io::Error| {
+        Failure::usage(format!("cannot write {}: {error}", path.display()), "name a folder that may be written to")
+    };
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    for page in pages {
+        let path = folder.join(format!("{}.1", page.name));
+        fs::write(&path, &page.text).map_err(|error| failed(&path, error))?;
+    }
+    Ok(())
+}
+
+/// A manual page of section 1.
+struct Page {
+    name: String,
+    /// In the language of man(7).
+    text: String,
+}
+
+/// What the pages are called, without the program's name in front.
+pub(super) fn names(command: clap::Command) -> Vec<String> {
+    commands(command)
+        .iter()
+        .filter_map(|command| Some(command.get_display_name()?.strip_prefix("nodecfg-")?.to_owned()))
+        .collect()
+}
+
+/// The program and all its commands, those of commands included.
+fn commands(mut program: clap::Command) -> Vec<clap::Command> {
+    fn add(command: &clap::Command, all: &mut Vec<clap::Command>) {
+        all.push(command.clone());
+        visible(command).for_each(|command| add(command, all));
+    }
+    program.build();
+    let mut all = Vec::new();
+    add(&program, &mut all);
+    all
+}
+
+fn pages(program: clap::Command) -> Vec<Page> {
+    let commands = commands(program);
+    let related = |command: &clap::Command| -> Vec<String> {
+        let below = visible(command).map(name);
+        let is_above = |other: &&clap::Command| visible(other).any(|below| name(below) == name(command));
+        commands.iter().filter(is_above).map(name).chain(below).collect()
+    };
+    commands.iter().map(|command| Page { name: name(command), text: text(command, &related(command)) }).collect()
+}
+
+fn visible(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+    command.get_subcommands().filter(|command| !command.is_hide_set())
+}
+
+fn name(command: &clap::Command) -> String {
+    command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
+}
+
+fn text(command: &clap::Command, see_also: &[String]) -> String {
+    let notes = command.get_after_long_help().or_else(|| command.get_after_help()).map(ToString::to_string);
+    let has_commands = command.has_subcommands();
+    let version = concat!("nodecfg ", env!("CARGO_PKG_VERSION"));
+    // No date: the same program has the same pages.
+    let man = Man::new(command.clone())
+        .title(name(command).to_uppercase())
+        .section("1")
+        .date("")
+        .source(version)
+        .manual("nodecfg manual");
+    let mut bytes = Vec::new();
+    // A vector takes all that is written to it.
+    let _ = man
+        .render_title(&mut bytes)
+        .and_then(|()| man.render_name_section(&mut bytes))
+        .and_then(|()| man.render_synopsis_section(&mut bytes))
+        .and_then(|()| man.render_description_section(&mut bytes))
+        .and_then(|()| man.render_options_section(&mut bytes))
+        .and_then(|()| if has_commands { man.render_subcommands_section(&mut bytes) } else { Ok(()) });
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    for (title, lines) in notes.iter().flat_map(|notes| sections(notes)).filter(|(title, _)| title != EXITS) {
+        section(&mut text, &title, &lines);
+    }
+    for (_, lines) in sections(exit::TABLE) {
+        section(&mut text, "Exit status", &lines);
+    }
+    if !see_also.is_empty() {
+        text.push_str(".SH \"SEE ALSO\"\n");
+        let pages: Vec<String> = see_also.iter().map(|page| format!("\\fB{}\\fR(1)", escaped(page))).collect();
+        text.push_str(&pages.join(", "));
+        text.push('\n');
+    }
+    text
+}
+
+/// What the table of exit codes is headed with in `--help`.
+const EXITS: &str = "Exit codes";
+
+/// The sections of what stands after the options in `--help`: a heading with a colon, and lines that are set in.
+fn sections(notes: &str) -> Vec<(String, Vec<&str>)> {
+    let mut sections: Vec<(String, Vec<&str>)> = Vec::new();
+    for line in notes.lines() {
+        match (line.strip_suffix(':').filter(|_| !line.starts_with(' ')), sections.last_mut()) {
+            (Some(title), _) => sections.push((title.to_owned(), Vec::new())),
+            (None, Some((_, lines))) => lines.push(line),
+            (None, None) => sections.push(("Notes".to_owned(), vec![line])),
+        }
+    }
+    sections
+}
+
+/// Lines that stay as they are.
+fn section(text: &mut String, title: &str, lines: &[&str]) {
+    text.push_str(&format!(".SH \"{}\"\n.nf\n", escaped(&title.to_uppercase())));
+    let end = lines.iter().rposition(|line| !line.trim().is_empty()).map_or(0, |last| last + 1);
+    for line in lines.iter().take(end) {
+        text.push_str(&escaped(line));
+        text.push('\n');
+    }
+    text.push_str(".fi\n");
+}
+
+/// A text in which nothing is an instruction.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-").replace('"', "\\(dq");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_options_becomes_sections() {
+        let found = sections("Kinds:\n  a  one\n\nExamples:\n  nodecfg x");
+        let titles: Vec<&str> = found.iter().map(|(title, _)| title.as_str()).collect();
+        assert_eq!(titles, ["Kinds", "Examples"]);
+        let mut text = String::new();
+        section(&mut text, "Kinds", &found[0].1);
+        assert_eq!(text, ".SH \"KINDS\"\n.nf\n  a  one\n.fi\n");
+    }
+
+    #[test]
+    fn nothing_in_a_text_is_an_instruction() {
+        assert_eq!(escaped(".so \\n"), "\\&.so \\en");
+        assert_eq!(escaped("--out \"x\""), "\\-\\-out \\(dqx\\(dq");
+    }
 }

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::process::{ExitCode, Termination as _};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::CompleteEnv;
 
 mod abort;
 mod actions;
@@ -15,7 +16,9 @@ mod against;
 mod agent;
 mod capture;
 mod cluster_args;
+mod complete;
 mod completions;
+mod confirm;
 mod crd;
 mod diff;
 mod doctor;
@@ -23,18 +26,22 @@ mod exit;
 mod explain;
 mod failure;
 mod fleet_args;
+mod foot;
 mod git_args;
 mod history;
 mod init;
 mod install;
+mod live;
 mod logging;
 mod man;
 mod observe;
 mod order_args;
 mod output;
+mod past;
 mod pause;
 mod plan_file;
 mod prune;
+mod reconcile;
 mod reports;
 mod repository_args;
 mod reset;
@@ -43,6 +50,7 @@ mod rollback;
 mod run;
 mod sandbox;
 mod schema;
+mod signals;
 mod signers_args;
 mod status;
 mod sync;
@@ -77,6 +85,9 @@ pub struct Cli {
     /// Say more, and log what is done; twice: log every request.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL, display_order = 102)]
     verbose: u8,
+    /// Say nothing but warnings, errors and the result: no first line, no progress, no summary of what went well.
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL, display_order = 103)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -120,6 +131,7 @@ impl Command {
             Self::Sync(args) => Some(("sync", &args.reports)),
             Self::Verify(args) => Some(("verify", &args.reports)),
             Self::Status(args) => Some(("status", &args.reports)),
+            Self::Rollback(args) => Some(("rollback", &args.reports)),
             _ => None,
         }
     }
@@ -130,6 +142,8 @@ impl Command {
             Self::Diff(args) => Some(args.repository.root()),
             Self::Sync(args) => Some(args.repository.root()),
             Self::Verify(args) => Some(args.repository.root()),
+            Self::History(args) => Some(args.repository.root()),
+            Self::Rollback(args) => Some(args.repository.root()),
             _ => None,
         }
     }
@@ -148,6 +162,12 @@ impl Command {
 /// Runs the program with these arguments, the first of them its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    // A shell that completes a line asks by the environment. Whatever else that variable may say is no such question.
+    let folder = std::env::current_dir().ok();
+    let completing = CompleteEnv::with_factory(complete::proposing).var(completions::VARIABLE).bin("nodecfg");
+    if completing.try_complete(arguments.clone(), folder.as_deref()).unwrap_or(false) {
+        return Exit::Done.report();
+    }
     let cli = match Cli::command().try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches))
     {
         Ok(cli) => cli,
@@ -159,13 +179,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
             if wants_json(&arguments) {
                 let failure = Failure::usage(usage_message(&error), "see --help");
-                return failure.report(&mut Terminal::standard(Color::Auto), Format::Json).report();
+                return failure.report(&mut Terminal::standard(Color::Auto, false), Format::Json).report();
             }
             let _ = error.print();
             return Exit::Failed.report();
         }
     };
-    let mut terminal = Terminal::standard(cli.color);
+    let mut terminal = Terminal::standard(cli.color, cli.quiet);
     let style = match &cli.command {
         Command::Agent(args) => args.style(),
         _ => logging::Style::Command,
@@ -234,7 +254,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Resume(args) => block_on(run::unless_ended(resume::run(&args, format?, terminal))),
         Command::Abort(args) => block_on(run::unless_ended(abort::run(&args, format?, terminal))),
         Command::Reset(args) => block_on(run::unless_ended(reset::run(&args, format?, cli.verbose, terminal))),
-        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, terminal))),
+        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, cli.verbose, terminal))),
         Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
         Command::Agent(args) => block_on_one(agent::run(*args, format?, terminal)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),

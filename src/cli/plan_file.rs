@@ -96,7 +96,7 @@ pub(super) fn save(path: &Path, saved: &SavedPlan, format: Format, terminal: &mu
     if matches!(format, Format::Text | Format::Markdown) {
         terminal.out.flush()?;
         let path = path.display();
-        writeln!(terminal.err, "\nSaved as {path}. `nodecfg sync --plan {path}` carries out exactly this.")?;
+        writeln!(terminal.aside(), "\nSaved as {path}. `nodecfg sync --plan {path}` carries out exactly this.")?;
     }
     Ok(())
 }

@@ -2,20 +2,22 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::foot::Foot;
+use super::live::{self, Live};
 use super::output::Output;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
+use super::signals::Signal;
+pub(super) use super::signals::signalled;
 use super::{Exit, Failure, Terminal};
 use crate::clock;
 use crate::names::NamespaceName;
 use crate::plan::Plan;
-use crate::report::bars::{Bars, Foot};
 use crate::report::document::Document;
 use crate::report::ending::{self, Before};
 use crate::report::error::ErrorMessage;
@@ -58,6 +60,10 @@ pub(super) enum Purpose {
     Sync,
     /// To watch it.
     Verify,
+    /// To go back to an earlier revision.
+    RollBack,
+    /// To go back to the local configuration.
+    Reset,
 }
 
 impl Purpose {
@@ -66,6 +72,8 @@ impl Purpose {
         match self {
             Self::Sync => "sync",
             Self::Verify => "verify",
+            Self::RollBack => "rollback",
+            Self::Reset => "reset",
         }
     }
 }
@@ -123,13 +131,19 @@ impl Audience {
             }
             _ => {
                 match purpose {
+                    _ if terminal.quiet => {}
                     Purpose::Verify if verbose == 0 => shown::awaited(&mut terminal.out, plan)?,
                     _ => shown::text(&mut terminal.out, review, verbose > 0, terminal.out_width)?,
                 }
-                writeln!(terminal.out)?;
+                if !terminal.quiet {
+                    writeln!(terminal.out)?;
+                }
                 terminal.out.flush()?;
-                if terminal.interactive && verbose == 0 {
-                    Box::new(Bars::new(plan, start, terminal.foot.clone(), terminal.colored_err()))
+                if terminal.quiet {
+                    Box::new(Unheard)
+                } else if terminal.interactive && verbose == 0 {
+                    let assigns = purpose == Purpose::Sync;
+                    Box::new(Live::new(plan, assigns, start, terminal.foot.clone(), terminal.colored_err()))
                 } else {
                     Box::new(Lines::new(terminal.another_err(), start, verbose > 0))
                 }
@@ -204,16 +218,39 @@ impl Audience {
             Format::Json => JsonLines(&mut terminal.out).document(now, "finished", document)?,
             _ => {
                 if self.told {
-                    writeln!(terminal.err)?;
+                    writeln!(terminal.aside())?;
                 }
-                summary::write(&mut terminal.out, &execution.outcome, seconds)?;
+                // Where all is well there is nothing to say that the exit code does not.
+                if !terminal.quiet || exit != Exit::Done {
+                    summary::write(&mut terminal.out, &execution.outcome, seconds)?;
+                }
                 terminal.out.flush()?;
                 if let Some(error) = &execution.error {
                     findings::message(&mut terminal.err, &error.to_string(), &error.help())?;
                 }
             }
         }
-        self.failed.map_or(Ok(exit), |error| Err(Failure::Output(error)))
+        self.failed.take().map_or(Ok(exit), |error| Err(Failure::Output(error)))
+    }
+}
+
+impl Drop for Audience {
+    /// A run that failed has nobody dismiss those who listen to it.
+    fn drop(&mut self) {
+        if let Some(ticker) = self.ticker.take() {
+            ticker.abort();
+            // The failure is told next, and says more than that this could not be shown.
+            let _ = own(&self.listener).finish(clock::now());
+        }
+    }
+}
+
+/// A listener of who does not want to hear.
+struct Unheard;
+
+impl Listener for Unheard {
+    fn tell(&mut self, _: Timestamp, _: &Progress) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -245,9 +282,10 @@ fn own<'a>(listener: &'a Mutex<Box<dyn Listener + Send>>) -> MutexGuard<'a, Box<
 }
 
 async fn tick(listener: Arc<Mutex<Box<dyn Listener + Send>>>) {
-    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    let mut interval = tokio::time::interval(live::PACE);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        seconds.tick().await;
+        interval.tick().await;
         own(&listener).tick(clock::now());
     }
 }
@@ -299,15 +337,19 @@ fn kind_of(execution: &Execution) -> Option<RunFailure> {
     }
 }
 
-/// Follows SIGINT and SIGTERM: the first lets what is in flight finish, the second ends at once.
+/// Follows SIGINT, SIGTERM and SIGHUP: the first lets what is in flight finish, the second ends at once. A terminal that is
+/// gone does no more than the former: nobody has asked twice.
 pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
     FOLLOWED.store(true, Ordering::Relaxed);
     tokio::spawn(async move {
         let mut next = Stop::Gently;
         while let Some(signal) = signalled().await {
-            if signal == Signal::Interrupt {
-                foot.echoed();
+            if signal == Signal::HangUp {
+                foot.abandon();
+                if next == Stop::Now {
+                    continue;
+                }
             }
             tracing::warn!(
                 "{}",
@@ -335,35 +377,6 @@ pub(super) async fn unless_stopped<T, E: Into<Failure>>(
         result = work => result.map_err(Into::into),
         Ok(_) = stop.wait_for(|stop| *stop >= Stop::Gently) => Err(Failure::Interrupted),
     }
-}
-
-/// What asks a process to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Signal {
-    /// Ctrl-C.
-    Interrupt,
-    /// Anything but the keyboard.
-    Terminate,
-}
-
-/// Waits for SIGINT or SIGTERM. `None`: they cannot be waited for, and keep their usual effect.
-pub(super) async fn signalled() -> Option<Signal> {
-    next_signal().await.inspect_err(|error| tracing::error!("cannot wait for signals: {error}")).ok()
-}
-
-#[cfg(unix)]
-async fn next_signal() -> std::io::Result<Signal> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result.map(|()| Signal::Interrupt),
-        _ = terminate.recv() => Ok(Signal::Terminate),
-    }
-}
-
-#[cfg(not(unix))]
-async fn next_signal() -> std::io::Result<Signal> {
-    tokio::signal::ctrl_c().await.map(|()| Signal::Interrupt)
 }
 
 /// What a command is about to work on.
@@ -396,7 +409,7 @@ pub(super) fn open(
             JsonLines(&mut terminal.out).document(clock::now(), "started", Document::value(scene.clone())?)?;
         }
         Format::Json | Format::Yaml => {}
-        Format::Text | Format::Markdown => writeln!(terminal.err, "{}\n", progress::opening(scene))?,
+        Format::Text | Format::Markdown => writeln!(terminal.aside(), "{}\n", progress::opening(scene))?,
     }
     Ok(())
 }

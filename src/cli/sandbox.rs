@@ -131,7 +131,7 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Fa
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));
     let serving = embedded.serve(args.port).await?;
     announce(args, &embedded, &serving, count, terminal)?;
-    super::run::signalled().await;
+    super::signals::signalled().await;
     embedded.stop(Some(serving)).await;
     Ok(Exit::Done)
 }
@@ -145,19 +145,19 @@ fn announce(
 ) -> Result<(), Failure> {
     let url = serving.url();
     let nodes = report::count(count, "node");
-    writeln!(terminal.err, "sandbox: {nodes} at {url}; Ctrl-C ends it, and nothing of it is kept")?;
+    writeln!(terminal.aside(), "sandbox: {nodes} at {url}; Ctrl-C ends it, and nothing of it is kept")?;
     match &args.kubeconfig_out {
         Some(path) => {
             embedded.save_kubeconfig(serving, path)?;
-            writeln!(terminal.err, "sandbox: in another terminal:")?;
-            writeln!(terminal.err, "  export KUBECONFIG={}", absolute(path).display())?;
+            writeln!(terminal.aside(), "sandbox: in another terminal:")?;
+            writeln!(terminal.aside(), "  export KUBECONFIG={}", absolute(path).display())?;
             let repository = args.repo.as_ref().map_or_else(String::new, |repo| format!(" {}", repo.display()));
             for command in ["kubectl get nodes", "nodecfg status", &format!("nodecfg sync{repository}")] {
-                writeln!(terminal.err, "  {command}")?;
+                writeln!(terminal.aside(), "  {command}")?;
             }
         }
         None => {
-            writeln!(terminal.err, "sandbox: its kubeconfig follows; --kubeconfig-out FILE writes it to a file")?;
+            writeln!(terminal.aside(), "sandbox: its kubeconfig follows; --kubeconfig-out FILE writes it to a file")?;
             write!(terminal.out, "{}", embedded.kubeconfig(serving).to_yaml())?;
             terminal.out.flush()?;
         }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
 
-use crate::report::bars::Foot;
+use super::foot::{Foot, has_hung_up};
 use crate::report::findings::WIDTH;
 use crate::telemetry::facts::Record;
 
@@ -39,10 +39,13 @@ pub struct Terminal {
     pub err: Box<dyn Write + Send>,
     /// Whether somebody watches: standard error is a terminal, and not a dumb one.
     pub interactive: bool,
+    /// Whether only warnings, errors and results are wanted.
+    pub quiet: bool,
     /// Where progress is drawn.
     pub foot: Foot,
     /// What is noted down of the run, for monitoring.
     pub record: Record,
+    nowhere: io::Sink,
     /// How wide text on standard output may be, in columns.
     pub out_width: usize,
     /// The same on standard error.
@@ -66,18 +69,26 @@ pub(super) fn out_size() -> Option<(usize, usize)> {
 impl Terminal {
     /// The process's own streams.
     #[must_use]
-    pub fn standard(color: Color) -> Self {
+    pub fn standard(color: Color, quiet: bool) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self {
             color,
             out: stream(io::stdout(), color),
             err: stream(io::stderr(), color),
             interactive: io::stderr().is_terminal() && !dumb && std::env::var_os("CI").is_none(),
-            foot: Foot::new(),
+            quiet,
+            foot: Foot::of_standard_error(),
             record: Record::default(),
+            nowhere: io::sink(),
             out_width: width(terminal_size::terminal_size_of(io::stdout())),
             err_width: width(terminal_size::terminal_size_of(io::stderr())),
         }
+    }
+
+    /// Where goes what only helps people along: which cluster it is, how far it is, what to do next. Not so warnings and errors,
+    /// which are for [`err`](Self::err).
+    pub fn aside(&mut self) -> &mut dyn Write {
+        if self.quiet { &mut self.nowhere } else { &mut *self.err }
     }
 
     /// Another writer to standard error, for those who keep one.
@@ -117,19 +128,22 @@ fn stream<S: anstream::stream::RawStream + Send + 'static>(raw: S, color: Color)
 where
     AutoStream<S>: Write,
 {
-    Box::new(WhileRead { inner: Some(AutoStream::new(raw, color.choice())) })
+    let is_terminal = raw.is_terminal();
+    Box::new(WhileRead { inner: Some(AutoStream::new(raw, color.choice())), is_terminal })
 }
 
 /// Writes as long as there is a reader. `nodecfg diff | head` is no error, and neither may a rollout end half-way because
-/// the pager that shows it was closed, nor may a command's exit code change for it.
+/// the pager or the terminal that shows it was closed, nor may a command's exit code change for it.
 struct WhileRead<W> {
     inner: Option<W>,
+    /// Of a terminal, a failed write says that it has hung up; of a file, that something is lost.
+    is_terminal: bool,
 }
 
 impl<W> WhileRead<W> {
     fn tolerate<T>(&mut self, result: io::Result<T>, otherwise: T) -> io::Result<T> {
         match result {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe || (self.is_terminal && has_hung_up(&error)) => {
                 self.inner = None;
                 Ok(otherwise)
             }
@@ -171,13 +185,13 @@ mod tests {
 
     #[test]
     fn a_reader_that_went_away_is_no_error_and_any_other_failure_is_one() {
-        let mut closed = WhileRead { inner: Some(Fails(io::ErrorKind::BrokenPipe, 0)) };
+        let mut closed = WhileRead { inner: Some(Fails(io::ErrorKind::BrokenPipe, 0)), is_terminal: false };
         closed.write_all(b"one").unwrap();
         closed.write_all(b"two").unwrap();
         closed.flush().unwrap();
         assert!(closed.inner.is_none());
 
-        let mut full = WhileRead { inner: Some(Fails(io::ErrorKind::StorageFull, 0)) };
+        let mut full = WhileRead { inner: Some(Fails(io::ErrorKind::StorageFull, 0)), is_terminal: true };
         assert_eq!(full.write_all(b"one").unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(full.flush().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }

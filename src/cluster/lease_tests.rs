@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::clock;
 use crate::cluster::fake::{Log, Reply, options, serving, status};
+use crate::names::PoolName;
+use crate::observed::orders::{ABORT_ANNOTATION, PAUSES_ANNOTATION};
+use crate::observed::{Abort, Orders, Pause};
 
 /// A server that keeps one Lease, with versions as the API server has them.
 fn lease_server(initial: Option<Value>) -> (ClusterReader, Arc<Mutex<Option<Value>>>, Log) {
@@ -137,5 +140,129 @@ async fn a_race_that_is_always_lost_ends() {
     let reader = ClusterReader::new(client, "https://fake", options());
     let error = acquire(&reader, lock("me")).await.expect_err("never free");
     assert!(matches!(error, LockError::Cluster(ClusterError::AlreadyExists { .. })), "{error}");
+    assert_eq!(log.all().len(), 22);
+}
+
+fn order_of(reader: &ClusterReader, by: &str) -> impl Future<Output = Result<Desk, OrderError>> {
+    let (reader, by) = (reader.clone(), by.to_owned());
+    async move {
+        let fleet = FleetName::new("prod").expect("a name");
+        order(&reader, "kube-system", &fleet, |desk| {
+            let mut orders = desk.orders.clone();
+            let pause = Pause { by: by.clone(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+            orders.pause(&PoolName::new(&by).expect("a name"), &pause);
+            Some(orders)
+        })
+        .await
+    }
+}
+
+fn annotation(store: &Mutex<Option<Value>>, name: &str) -> Value {
+    store.lock().expect("not poisoned").as_ref().expect("a Lease")["metadata"]["annotations"][name].clone()
+}
+
+fn paused(orders: &Orders) -> Vec<&str> {
+    orders.pauses.keys().map(PoolName::as_str).collect()
+}
+
+async fn heard(orders: &mut tokio::sync::watch::Receiver<Orders>, what: impl FnMut(&Orders) -> bool) {
+    tokio::time::timeout(Duration::from_secs(3), orders.wait_for(what)).await.expect("heard").expect("held");
+}
+
+#[tokio::test]
+async fn an_order_before_any_lock_makes_a_lease_that_nobody_holds() {
+    let (reader, store, _) = lease_server(None);
+    let desk = order_of(&reader, "gpu").await.expect("ordered");
+    assert_eq!((paused(&desk.orders), holder(&store)), (vec!["gpu"], Value::Null));
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    assert_eq!(paused(&held.look().await.expect("read")), ["gpu"]);
+    held.release().await;
+    assert!(annotation(&store, PAUSES_ANNOTATION).as_str().is_some_and(|text| text.contains("disks")), "it stays");
+}
+
+#[tokio::test]
+async fn two_orders_that_race_are_both_kept_and_the_holder_holds_on() {
+    let (reader, store, _) = lease_server(None);
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    let mut orders = held.orders();
+    let (a, b) = tokio::join!(order_of(&reader, "a"), order_of(&reader, "b"));
+    assert!(a.is_ok() && b.is_ok(), "{a:?} {b:?}");
+    heard(&mut orders, |orders| paused(orders) == ["a", "b"]).await;
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert_eq!(held.view().check(&write_operation()), Ok(()), "renewed over what others have written");
+    assert_eq!(holder(&store), json!("me"));
+    held.release().await;
+    assert!(annotation(&store, PAUSES_ANNOTATION).as_str().is_some_and(|text| text.contains("\"b\"")));
+}
+
+#[tokio::test]
+async fn an_abort_is_heard_by_whom_it_is_for_and_goes_with_the_lock() {
+    let abort = |holder: &str| Abort {
+        holder: holder.to_owned(),
+        by: "ada".to_owned(),
+        at: Timestamp::UNIX_EPOCH,
+        reason: None,
+        back: false,
+    };
+    let (reader, store, _) = lease_server(None);
+    let fleet = FleetName::new("prod").expect("a name");
+    let give = |holder: &'static str| {
+        order(&reader, "kube-system", &fleet, move |_| Some(Orders { abort: Some(abort(holder)), ..Orders::default() }))
+    };
+    give("an-earlier-one").await.expect("ordered");
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    assert_eq!(annotation(&store, ABORT_ANNOTATION), Value::Null, "that one has ended");
+    assert_eq!(held.look().await.expect("read"), Orders::default());
+    give("another").await.expect("ordered");
+    assert_eq!(held.look().await.expect("read").abort, None);
+    give("me").await.expect("ordered");
+    heard(&mut held.orders(), |orders| orders.abort == Some(abort("me"))).await;
+    held.release().await;
+    assert_eq!(annotation(&store, ABORT_ANNOTATION), Value::Null, "it is carried out");
+}
+
+#[tokio::test]
+async fn garbled_orders_are_an_error_for_those_who_plan_and_the_holder_holds_on() {
+    let (reader, store, _) = lease_server(None);
+    order_of(&reader, "gpu").await.expect("ordered");
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    {
+        let mut lease = store.lock().expect("not poisoned");
+        let lease = lease.as_mut().expect("a Lease");
+        lease["metadata"]["annotations"] = json!({PAUSES_ANNOTATION: "{", "other": "x"});
+        lease["metadata"]["resourceVersion"] = "1000".into();
+    }
+    let error = held.look().await.expect_err("garbled");
+    assert!(error.to_string().contains("the annotation nodecfg.dev/pauses cannot be read"), "{error}");
+    assert!(error.help().contains("kubectl get lease -n kube-system nodecfg-prod"), "{}", error.help());
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(paused(&held.orders().borrow()), ["gpu"], "what was ordered before counts");
+    assert_eq!((held.view().check(&write_operation()), holder(&store)), (Ok(()), json!("me")));
+    assert_eq!(annotation(&store, "other"), json!("x"));
+    assert!(matches!(order_of(&reader, "b").await, Err(OrderError::Garbled { .. })), "nor overwritten");
+    held.release().await;
+}
+
+#[tokio::test]
+async fn nobody_is_told_orders_under_a_lock_that_is_lost() {
+    let (reader, store, _) = lease_server(None);
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    *store.lock().expect("not poisoned") = Some(theirs(clock::now()));
+    let error = held.look().await.expect_err("lost");
+    assert!(matches!(error, OrderError::Cluster(ClusterError::LockLost { .. })), "{error}");
+    held.lost().await;
+    let error = held.look().await.expect_err("lost");
+    assert!(error.to_string().ends_with("was lost: other has it now"), "{error}");
+}
+
+#[tokio::test]
+async fn an_order_that_always_comes_second_ends() {
+    let (client, log) = serving(|asked| match asked.method.as_str() {
+        "GET" => Reply::Json(200, json!({"metadata": {"resourceVersion": "1"}})),
+        _ => status(409, "Conflict", "the object has been modified", json!({})),
+    });
+    let reader = ClusterReader::new(client, "https://fake", options());
+    let error = order_of(&reader, "gpu").await.expect_err("never first");
+    assert!(matches!(error, OrderError::Cluster(ClusterError::Conflict { .. })), "{error}");
     assert_eq!(log.all().len(), 22);
 }

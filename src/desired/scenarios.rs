@@ -286,9 +286,14 @@ fn pools_that_are_local_or_twins_or_absent() {
     let local = format!("{POOL}spec: {{kubelet: {{local: true}}}}\n");
     let desired = good(&[("pools/gpu/pool.yaml", &local)]);
     assert!(desired.pools.values().all(|pool| matches!(pool.target, PoolTarget::Local)));
+    // What it may run one day is checked, and is no reason to shout.
+    let beside = |text: &str| found(&[("pools/gpu/pool.yaml", &local), ("pools/gpu/kubelet.yaml", text)]);
+    assert_eq!(beside(HEAD), Vec::<String>::new());
+    assert_eq!(beside(&format!("{HEAD}maxPod: 5\n")).len(), 1);
+    let based = format!("{POOL}spec: {{kubelet: {{local: true, base: ../../base/a.yaml}}}}\n");
     assert_eq!(
-        found(&[("pools/gpu/pool.yaml", &local), ("pools/gpu/kubelet.yaml", HEAD)]),
-        ["warning local-ignores pools/gpu/kubelet.yaml:1 pools/gpu/kubelet.yaml is not used: the pool is local"]
+        found(&[("pools/gpu/pool.yaml", &based), ("base/a.yaml", HEAD)]).first().map(String::as_str),
+        Some("warning local-ignores pools/gpu/pool.yaml:4 ../../base/a.yaml is not used: the pool is local")
     );
     let same = |name: &str| POOL.replace("gpu", name) + "spec: {nodeSelector: {matchLabels: {a: b}}}\n";
     assert_eq!(

@@ -33,7 +33,7 @@ fn server(server: &Answer<Server>, checks: &mut Vec<Check>) {
     match version {
         Ok(version) => {
             checks.push(reached(&format!(" ({version})")));
-            checks.push(Check::ok("credentials", "accepted"));
+            checks.push(Check::ok("credentials", "the API server accepts them"));
         }
         Err(trouble) if trouble.code == UNAUTHORIZED => {
             checks.push(reached(""));
@@ -46,7 +46,7 @@ fn server(server: &Answer<Server>, checks: &mut Vec<Check>) {
     }
     let seconds = count(usize::try_from(ahead.abs().as_secs()).unwrap_or(usize::MAX), "second");
     checks.push(if ahead.abs() <= TOLERANCE {
-        Check::ok("clock", "agrees with the API server's")
+        Check::ok("clock", "this machine's clock agrees with the API server's")
     } else {
         let way = if ahead.is_negative() { "ahead of" } else { "behind" };
         Check::warning("clock", format!("this machine's clock is {seconds} {way} the API server's"))
@@ -92,6 +92,6 @@ fn rights(asked: &[AskedRight], checks: &mut Vec<Check>) {
         );
     }
     if without == 0 && asked.iter().any(|asked| asked.purpose != Purpose::Sync && asked.allowed == Ok(Some(true))) {
-        checks.push(Check::ok("permission-optional", "given too"));
+        checks.push(Check::ok("permission-optional", "those of single commands given too"));
     }
 }

@@ -45,3 +45,18 @@ pub const CODES: &[Code] = &[
     code("config-map-labels", "The ConfigMaps say whose they are and of which pool."),
     code("config-map-foreign", "ConfigMaps of other fleets beside."),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_code_in_this_order() {
+        let page = include_str!("../../docs/doctor.md");
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(rows.len(), CODES.len());
+        for (row, Code { code, about }) in rows.into_iter().zip(CODES) {
+            assert!(row.starts_with(&format!("| `{code}` | {about} |")), "{row}: {code}");
+        }
+    }
+}

@@ -79,7 +79,7 @@ fn gone(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
         ));
     }
     let fine = match facts.unread {
-        0 => Check::ok("config-map-gone", "all there that nodes point at"),
+        0 => Check::ok("config-map-gone", "every ConfigMap that nodes point at is there"),
         unread => Check::unknown(
             "config-map-gone",
             format!("{} that nodes point at not looked at: too many", count(unread, "ConfigMap")),
@@ -140,7 +140,7 @@ fn content(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
         }
     }
     let fine = |code| match looked {
-        0 => Check::ok(code, "there are none"),
+        0 => Check::ok(code, "there are none of nodecfg that nodes point at"),
         _ => Check::ok(code, format!("{} looked at", count(looked, "ConfigMap"))),
     };
     each(differing, fine("config-map-content"), checks);
@@ -175,7 +175,7 @@ fn foreign(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let others: BTreeSet<&FleetName> =
         observed.config_maps.values().filter_map(|map| map.fleet.as_ref()).filter(|fleet| *fleet != ours).collect();
     if others.is_empty() {
-        return checks.push(Check::ok("config-map-foreign", "none"));
+        return checks.push(Check::ok("config-map-foreign", "no ConfigMaps of other fleets"));
     }
     let seen =
         format!("ConfigMaps of {} are in namespace {} too", Few::of(&others).counted("other fleet"), facts.namespace);

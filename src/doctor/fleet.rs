@@ -84,10 +84,11 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
             .mend("where that is not meant, give them a pool's labels: kubectl label node NODE nodecfg.dev/pool=POOL"),
     });
     if blocked.is_empty() {
-        checks.push(Check::ok("node-left-out", "none"));
+        checks.push(Check::ok("node-left-out", "no node of a pool is left out"));
     }
     for (why, few) in blocked {
-        let (reason, mend) = why.split_once("; ").map_or((why.as_str(), ""), |(reason, mend)| (reason, mend));
+        let otherwise = "keep such nodes out of the pool: its nodeSelector, or their labels";
+        let (reason, mend) = why.split_once("; ").unwrap_or((why.as_str(), otherwise));
         checks.push(
             Check::problem("node-left-out", Ending::LeftOut, format!("{}: {reason}", few.counted("node")))
                 .about(reason)
@@ -101,7 +102,8 @@ fn lock(facts: &Facts, fleet: &FleetName, answer: &Answer<Option<Lock>>, checks:
         Ok(Some(lock)) => lock,
         Ok(None) => {
             checks.push(
-                Check::ok("lock", format!("free: no sync of fleet {fleet} has ever taken it")).about(fleet.as_str()),
+                Check::ok("lock", format!("free: no sync of fleet {fleet} has ever taken the lock"))
+                    .about(fleet.as_str()),
             );
             return;
         }
@@ -121,7 +123,7 @@ fn lock(facts: &Facts, fleet: &FleetName, answer: &Answer<Option<Lock>>, checks:
         }
     });
     if lock.orders == Ok(Orders::default()) {
-        checks.push(Check::ok("orders", "none").about(fleet.as_str()));
+        checks.push(Check::ok("orders", format!("nobody has ordered anything of fleet {fleet}")).about(fleet.as_str()));
     }
 }
 

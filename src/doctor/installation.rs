@@ -88,7 +88,7 @@ fn definition(answer: &Answer<Option<serde_json::Value>>) -> Check {
         let seen = format!("the definition of NodeConfigs is not as this version has it: {other} differs");
         return Check::warning("definition", seen).mend(INSTALL);
     }
-    Check::ok("definition", "as this version of nodecfg has it")
+    Check::ok("definition", "that of NodeConfigs is as this version of nodecfg has it")
 }
 
 fn pods(answer: &Answer<Option<Pods>>) -> Check {

@@ -23,6 +23,8 @@ pub mod definition;
 mod fleet;
 mod installation;
 mod nodes;
+#[cfg(test)]
+mod tests;
 
 /// How many names a check gives as examples.
 const EXAMPLES: usize = 3;

@@ -119,7 +119,7 @@ fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<C
         .chain((mute > 0).then(|| format!("one that does not say on {}", count(mute, "node"))))
         .collect();
     checks.push(if others.is_empty() {
-        Check::ok("agent-version", format!("{}, as this program is", facts.program))
+        Check::ok("agent-version", format!("none of another than {}, as this program is", facts.program))
     } else {
         Check::note("agent-version", format!("agents of other versions than this program ({}): {}", facts.program, others.join(", ")))
             .mend("nodecfg install of the version that they shall be; agents of one minor version and the next understand each other")

@@ -54,7 +54,7 @@ impl Right {
         };
         let names = self.name.as_ref().map(|name| format!("  resourceNames: [{name}]\n")).unwrap_or_default();
         format!(
-            "- apiGroups: [\"{}\"]  # of a {kind}{namespace} that is bound to the user\n  resources: [{}]\n{names}  verbs: [{}]",
+            "# of a {kind}{namespace} that is bound to the user\n- apiGroups: [\"{}\"]\n  resources: [{}]\n{names}  verbs: [{}]",
             self.group, self.resource, self.verb
         )
     }
@@ -147,7 +147,7 @@ mod tests {
         let rule = of_saved_plans("x").pop().unwrap().rule();
         assert_eq!(
             rule,
-            "- apiGroups: [\"\"]  # of a ClusterRole that is bound to the user\n  resources: [namespaces]\n  \
+            "# of a ClusterRole that is bound to the user\n- apiGroups: [\"\"]\n  resources: [namespaces]\n  \
              resourceNames: [kube-system]\n  verbs: [get]"
         );
     }

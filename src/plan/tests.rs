@@ -4,14 +4,14 @@ use super::fixtures::{
     canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, policy, pool,
     pool_name, refusing, rendered, source, with_config_map,
 };
-use super::{Action, Owner, Plan, Problem, WaveKind, Why, check, make, questions};
+use super::{Action, Owner, Plan, Problem, Scope, WaveKind, Why, check, make, questions};
 use crate::contract::{ConfigSource, error_text};
 use crate::desired::{Desired, LabelSelector, PoolTarget};
-use crate::observed::{ConfigMapKey, Node, NodeHalf, Observed, Readiness};
+use crate::observed::{ConfigMapKey, Node, NodeHalf, Observed, Orders, Pause, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
-    assert_eq!(check(&plan, observed), [], "the checker agrees");
+    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker agrees");
     plan
 }
 
@@ -236,6 +236,35 @@ fn kubelets_without_the_feature_are_reported_and_left_alone() {
     let pointing = Node { source: Some(source("x")), ..without };
     let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([pointing, node("n2", "a")]));
     assert!(!plan.pools[0].left_alone[0].unavailable);
+}
+
+#[test]
+fn a_pool_that_somebody_paused_changes_nothing_unless_the_plan_is_asked_for_despite_it() {
+    let order = Pause { by: "ada".to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+    let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+    let mut observed = observed([node("n1", "a"), node("n2", "b")]);
+    observed.orders.pauses.insert(pool_name("a"), order.clone());
+    let plan = planned(&desired, &observed);
+    assert_eq!(why(&plan, "n1"), &Why::Paused { order: Some(order.clone()) });
+    let held: Vec<_> = plan.pools.iter().map(|pool| (pool.is_held(), pool.assignments())).collect();
+    assert_eq!(held, [(true, 0), (false, 1)]);
+    assert_eq!(plan.pools[0].paused, Some(order.clone()));
+    assert_eq!(why(&plan, "n1").to_string(), "the pool is paused: by ada since 1970-01-01T00:00:00Z, disks");
+
+    let despite = super::Options { despite_pause: [pool_name("a")].into(), ..options() };
+    let plan = make(&desired, &observed, &despite).unwrap();
+    assert_eq!(check(&plan, &observed, &Scope::Everything), []);
+    assert_eq!((plan.pools[0].assignments(), plan.pools[0].despite_pause), (1, true));
+
+    // Whoever makes plans must not forget the order.
+    let unaware = Observed { orders: Orders::default(), ..observed.clone() };
+    let careless = make(&desired, &unaware, &options()).unwrap();
+    let violations: Vec<String> =
+        check(&careless, &observed, &Scope::Everything).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        violations,
+        ["pool a: what is ordered of it is misstated", "pool a: is paused by order and changes nodes"]
+    );
 }
 
 #[test]

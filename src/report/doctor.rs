@@ -88,6 +88,9 @@ pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: 
             writeln!(out)?;
         }
     }
+    if !verbose && findings.number(Verdict::Unknown) + findings.number(Verdict::Ok) > 0 {
+        writeln!(out)?;
+    }
     writeln!(out, "{}", last(findings, width))
 }
 
@@ -118,12 +121,12 @@ fn paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::
     Ok(())
 }
 
-/// Breaks lines between words. A line that begins with a space or a dash is of a file, and stays as it is.
+/// Breaks lines between words. One that begins with a space, a dash or a hash is of a file, and stays as it is.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {
         let shown: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        if shown.starts_with([' ', '-']) {
+        if shown.starts_with([' ', '-', '#']) {
             lines.push(shown);
             continue;
         }
@@ -155,8 +158,7 @@ fn codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: Verdict, width: 
         return Ok(());
     }
     let label = if verdict == Verdict::Ok { format!("   {}", good("fine:")) } else { format!(" {}", quiet("unseen:")) };
-    paragraph(out, &label, &codes.join(", "), width)?;
-    if verdict == Verdict::Ok { writeln!(out) } else { Ok(()) }
+    paragraph(out, &label, &codes.join(", "), width)
 }
 
 fn last(findings: &Findings<'_>, width: usize) -> String {

@@ -152,7 +152,12 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     for way in summary::ways_on(&stops) {
         writeln!(out, "- **next:** {}", prose(way))?;
     }
-    if stops.is_empty() { Ok(()) } else { writeln!(out) }
+    let pauses = summary::pauses(outcome);
+    for (pool, nodes, pause) in pauses.iter().take(ROWS) {
+        let (pool, nodes) = (code(pool.as_str()), count(*nodes, "node"));
+        writeln!(out, "- **paused:** pool {pool}, {nodes} left as they are: {}", words(&pause.to_string()))?;
+    }
+    if stops.is_empty() && pauses.is_empty() { Ok(()) } else { writeln!(out) }
 }
 
 /// Nodes that are not where they shall be, those that failed first, in their own words.

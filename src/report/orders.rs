@@ -25,7 +25,7 @@ pub struct PoolOrders {
     pub namespace: NamespaceName,
     /// The pools, by name.
     pub pools: Vec<PoolOrder>,
-    /// Who holds the lock of the fleet meanwhile, if anybody: a rollout notices within ten seconds.
+    /// Who holds the lock of the fleet meanwhile, if anybody: a rollout notices within a few seconds.
     pub running: Option<Holder>,
 }
 
@@ -186,7 +186,7 @@ fn freed_words(freed: &[&str]) -> String {
 
 fn running_words(held: bool) -> &'static str {
     if held {
-        "It starts no further nodes of them, within ten seconds; nodes on their way finish."
+        "It starts no further nodes of them, within a few seconds; nodes on their way finish."
     } else {
         "It goes on without them: its plan was made while they were paused."
     }

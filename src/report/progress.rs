@@ -1,5 +1,5 @@
 //! A rollout while it runs: a line per change for people, JSON lines for programs. What is drawn on a terminal is in
-//! [`bars`](super::bars).
+//! [`live`](super::live).
 
 use std::io::{self, Write};
 
@@ -23,7 +23,7 @@ pub trait Listener {
     /// When it cannot be shown.
     fn tell(&mut self, now: Timestamp, progress: &Progress) -> io::Result<()>;
 
-    /// Time went by. Called about once a second where [`wants_ticks`](Self::wants_ticks) says so.
+    /// Time went by. Called several times a second where [`wants_ticks`](Self::wants_ticks) says so.
     fn tick(&mut self, now: Timestamp) {
         let _ = now;
     }
@@ -67,8 +67,15 @@ impl<W: Write> Listener for Lines<W> {
     }
 }
 
+/// Whether a change has a line of its own where the present state is seen anyway.
+#[must_use]
+pub fn is_notable(progress: &Progress) -> bool {
+    !matches!(progress, Progress::Waiting { .. } | Progress::Assigned { .. } | Progress::Converged { .. })
+}
+
 /// One change in one line, after the time since the beginning.
-pub(super) fn timed(start: Timestamp, now: Timestamp, progress: &Progress) -> String {
+#[must_use]
+pub fn timed(start: Timestamp, now: Timestamp, progress: &Progress) -> String {
     let since = format!("{:>6}", duration(now.duration_since(start).as_secs_f64()));
     format!("{} {}", quiet(since), line(now, progress))
 }

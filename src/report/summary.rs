@@ -11,8 +11,9 @@ use super::style::{bad, good, heading, quiet, warning};
 use super::{count, duration, names};
 use crate::judge::Failure;
 use crate::names::PoolName;
+use crate::observed::Pause;
 use crate::plan::Why;
-use crate::rollout::{End, NodeOutcome, Outcome, StopReason};
+use crate::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 /// How many nodes the table shows. Where there are more, it leaves out those that converged.
 const ROWS: usize = 50;
@@ -26,6 +27,7 @@ pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64) -> io::Result
     write_table(out, outcome)?;
     write_explanations(out, outcome)?;
     write_stops(out, outcome)?;
+    write_pauses(out, outcome)?;
     writeln!(out, "{}", totals(outcome, seconds))
 }
 
@@ -200,6 +202,37 @@ pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
         }
     }
     stops
+}
+
+/// Says which pools somebody has paused, with how many nodes that are left as they are for that, and how to go on.
+fn write_pauses(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let pauses = pauses(outcome);
+    for (pool, nodes, pause) in &pauses {
+        let nodes = count(*nodes, "node");
+        writeln!(out, "{} pool {pool}, {nodes} left as they are: {pause}", warning("paused:"))?;
+    }
+    if pauses.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{} {}\n", warning("next:"), way_after(&pauses))
+}
+
+/// The pools of which nodes were left as they are because somebody has paused them, how many, and by whom.
+pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
+    fn of_pool<'a>((pool, ended): (&'a PoolName, &'a PoolOutcome)) -> Option<(&'a PoolName, usize, &'a Pause)> {
+        let mut paused = ended.nodes.iter().filter_map(|node| match &node.end {
+            End::LeftAlone { why: Why::Paused { order } } => order.as_ref(),
+            _ => None,
+        });
+        paused.next().map(|pause| (pool, 1 + paused.count(), pause))
+    }
+    outcome.pools.iter().filter_map(of_pool).collect()
+}
+
+/// How to go on after pauses.
+pub(super) fn way_after(pauses: &[(&PoolName, usize, &Pause)]) -> String {
+    let pools: Vec<&str> = pauses.iter().map(|(pool, ..)| pool.as_str()).collect();
+    format!("once the reason is gone: nodecfg resume {}, and sync again", pools.join(" "))
 }
 
 /// How to go on after these stops, each way once.

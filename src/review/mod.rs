@@ -16,6 +16,7 @@ use crate::judge::Waiting;
 use crate::kubelet::Minor;
 use crate::kubelet::risk::{Class, StateFile};
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use crate::observed::Pause;
 use crate::plan::{self, ChangedField, PlanId, Unpooled, WaveKind, Why};
 use crate::repository::signature::Signer;
 
@@ -280,8 +281,14 @@ pub struct Rollout {
     pub nodes: usize,
     /// How many of them may be unavailable at once.
     pub budget: usize,
-    /// Whether the pool is paused.
+    /// Whether the pool is paused, by its policy or by an order.
     pub paused: bool,
+    /// Who has paused it from a command line, since when and why; unset when nobody has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+    /// Whether it is changed despite that order.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub despite_pause: bool,
     /// How many are pointed at the new configuration.
     pub assign: usize,
     /// The nodes that do or shall change, in the order in which they start.

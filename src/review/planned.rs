@@ -158,7 +158,9 @@ fn rollout(planned: &PoolPlan) -> Rollout {
     Rollout {
         nodes: planned.nodes,
         budget: planned.budget,
-        paused: planned.policy.paused,
+        paused: planned.is_held(),
+        pause: planned.paused.clone(),
+        despite_pause: planned.despite_pause,
         assign: planned.assignments(),
         waves: planned.waves.iter().map(wave).collect(),
         left_alone: planned.left_alone.iter().map(left).collect(),

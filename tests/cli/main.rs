@@ -8,6 +8,7 @@
 mod cluster;
 mod diff;
 mod diff_against;
+mod doctor;
 mod errors;
 mod explain;
 mod help;
@@ -17,8 +18,10 @@ mod repository;
 mod run;
 mod sandbox;
 mod secrets;
+mod shell;
 mod signed;
 mod status;
 mod telemetry;
+mod terminal;
 mod validate;
 mod validate_files;

@@ -12,9 +12,14 @@ mod harness;
 
 mod commands;
 mod crash;
+mod doctor;
+mod first_day;
 mod input;
+mod oncall_orders;
+mod oncall_revisions;
 mod planning;
 mod plans;
 mod rollout;
 mod size;
+mod status;
 mod wire;

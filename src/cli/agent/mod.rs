@@ -56,7 +56,7 @@ pub(super) async fn run(args: Args, format: Format, terminal: &mut Terminal) -> 
 
 /// Completes when the process is asked to end. Where that cannot be waited for, never: signals have their usual effect then.
 async fn stopped() {
-    if super::run::signalled().await.is_none() {
+    if super::signals::signalled().await.is_none() {
         std::future::pending::<()>().await;
     }
 }

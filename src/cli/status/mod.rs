@@ -109,7 +109,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = args.cluster.reader(keys).await?;
     // Before anything is asked of a server that may not answer.
     if loaded.is_none() && format != Format::Json && format != Format::Yaml {
-        writeln!(terminal.err, "{}\n", progress::place(args.cluster.named_namespace(), reader.server()))?;
+        writeln!(terminal.aside(), "{}\n", progress::place(args.cluster.named_namespace(), reader.server()))?;
     }
     let reader = args.binding.bind(reader).await?;
     let namespace = match &loaded {

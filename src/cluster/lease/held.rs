@@ -1,5 +1,5 @@
 //! A lock that is held: renewed in the background, given up in the end, and known to be lost when it is. What people order
-//! beside it is heard with every renewal.
+//! beside it is heard meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl HeldLock {
         Self { view, orders, ask, stop: Some(stop), task: Some(tokio::spawn(keeper.run(stopped, asked))) }
     }
 
-    /// What is ordered of the fleet, as heard with the last renewal; an abort only if it is for this holder. What cannot be
+    /// What is ordered of the fleet, as heard in the last seconds; an abort only if it is for this holder. What cannot be
     /// understood changes nothing here, and is logged.
     #[must_use]
     pub fn orders(&self) -> watch::Receiver<Orders> {
@@ -177,13 +177,25 @@ impl Keeper {
         let mut pace = tokio::time::interval(self.requests.options.duration / 3);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pace.tick().await;
+        // People who order something wait for it, and a renewal may be ten seconds away.
+        let mut ears = tokio::time::interval(self.listening());
+        ears.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ears.tick().await;
         loop {
             tokio::select! {
                 _ = &mut stopped => break,
                 _ = pace.tick() => {}
+                _ = ears.tick() => {
+                    tokio::select! {
+                        _ = &mut stopped => break,
+                        // What is wrong with it is for the next renewal to find.
+                        _ = self.look(self.listening()) => {}
+                    }
+                    continue;
+                }
                 Some(answer) = asked.recv() => {
                     // Whoever asked may have gone.
-                    let _ = answer.send(self.look().await);
+                    let _ = answer.send(self.look(self.requests.options.duration / 3).await);
                     continue;
                 }
             }
@@ -207,6 +219,11 @@ impl Keeper {
             }
             Err(error) => tracing::debug!("the lock {} is left to expire: {error}", self.requests.display()),
         }
+    }
+
+    /// How often it is looked whether something was ordered.
+    fn listening(&self) -> Duration {
+        self.requests.options.duration / 15
     }
 
     /// Takes a Lease as it was read, and publishes what it orders.
@@ -238,8 +255,10 @@ impl Keeper {
     }
 
     /// Reads the Lease. That somebody else has it is for the next renewal to find.
-    async fn look(&mut self) -> Result<Orders, OrderError> {
-        match self.requests.get().await? {
+    async fn look(&mut self, patience: Duration) -> Result<Orders, OrderError> {
+        let transport = self.requests.transport.within(patience);
+        let requests = LeaseRequests { transport, ..self.requests.clone() };
+        match requests.get().await? {
             Some(lease) if lease.holder.as_deref() == Some(&self.requests.options.identity) => self.take(lease),
             other => {
                 let (operation, lease) = (self.requests.operation(Verb::Get), self.requests.display());

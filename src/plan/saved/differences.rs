@@ -42,6 +42,8 @@ pub enum Code {
     PoolConfiguration,
     /// A field of a pool's rollout policy.
     PoolPolicy,
+    /// Somebody has paused a pool from a command line, or resumed it.
+    PoolPause,
     /// More or fewer nodes of a pool may be unavailable.
     PoolBudget,
     /// The change does more to running pods.
@@ -292,6 +294,15 @@ impl SavedPlan {
                 found.push(Difference::of(Code::PoolPolicy, message).pool(name).name(field).values(was, shall));
             }
         }
+        let difference = match (&then.paused, &is.paused) {
+            (None, Some(pause)) => Some((format!("pool {name} was paused meanwhile {pause}"), "false", "true")),
+            (Some(pause), None) => Some((format!("pool {name} was resumed: it was paused {pause}"), "true", "false")),
+            // By whom, and for what reason, changes nothing about what is done.
+            _ => None,
+        };
+        if let Some((message, was, shall)) = difference {
+            found.push(Difference::of(Code::PoolPause, message).pool(name).values(was, shall));
+        }
         if then.budget != is.budget && then.policy.max_unavailable == is.policy.max_unavailable {
             let message =
                 format!("pool {name}: {} of its nodes may be unavailable at once, and were {}", is.budget, then.budget);
@@ -321,7 +332,8 @@ impl SavedPlan {
                 .any(|pool| fresh.pool(&pool.name).is_some() && pool.assignments.iter().any(|one| one.node == *node))
         };
         // With another configuration it is no wonder that other nodes lack it.
-        let unpaused = then.policy.paused && !is.policy.paused;
+        let held = |pool: &SavedPool| pool.policy.paused || pool.paused.is_some();
+        let unpaused = held(then) && !held(is);
         for node in shall.keys().filter(|node| same_target && !unpaused && !was.contains_key(*node) && !moved(node)) {
             let message = format!("node {node} is to be assigned, and was not");
             found.push(Difference::of(Code::NodeNew, message).pool(name).node(node));
@@ -399,8 +411,9 @@ fn dropped(was: &SavedAssignment, pool: &SavedPool, same_target: bool, now: Now<
     }
     let why = home.and_then(|home| home.left_alone.iter().find(|left| left.node == *node)).map(|left| &left.why);
     let state = match why {
-        // A field of the policy.
+        // A field of the policy, or an order.
         Some(Why::Paused { .. }) => return None,
+        Some(Why::OutOfScope) => "it is not asked for".to_owned(),
         Some(Why::Deleting) => "it is being deleted".to_owned(),
         Some(Why::Adopted { .. }) => "it runs the wanted content already, under another name".to_owned(),
         Some(Why::Conflict { .. }) => "what it points at is not managed by this fleet".to_owned(),

@@ -17,7 +17,7 @@ use crate::finding::Gate;
 use crate::kubelet::duration;
 use crate::kubelet::risk::Class;
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::Observed;
+use crate::observed::{Observed, Pause};
 
 mod differences;
 #[cfg(test)]
@@ -132,6 +132,9 @@ pub struct SavedPool {
     pub budget: usize,
     /// How it is rolled out.
     pub policy: SavedPolicy,
+    /// Who had paused it from a command line, since when and why; absent when nobody had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
     /// The worst that a change does to running pods (`none`, `restart`, `drain`, `replace`, `never`); null when nothing changes
     /// or it is not known.
     #[schemars(with = "Option<String>")]
@@ -274,6 +277,7 @@ impl SavedPool {
             hash: plan.hash.map(|hash| hash.to_string()),
             budget: plan.budget,
             policy: SavedPolicy::of(&plan.policy),
+            paused: plan.paused.clone(),
             risk: plan.disruption.worst,
             risk_unknown: plan.disruption.unknown,
             refused: plan.disruption.refused,

@@ -4,7 +4,7 @@ use super::*;
 use crate::contract::ConfigSource;
 use crate::desired::{Desired, PoolTarget};
 use crate::names::CommitId;
-use crate::observed::{Node, Readiness};
+use crate::observed::{Node, Pause, Readiness};
 use crate::plan::fixtures::{
     canary, desired, fetched, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
     source, with_config_map,
@@ -232,6 +232,23 @@ fn every_field_of_the_policy_counts() {
         let said: Vec<&str> = found.iter().map(|(_, message)| message.as_str()).collect();
         assert_eq!(said, words);
     }
+}
+
+#[test]
+fn a_pool_is_paused_or_resumed_meanwhile() {
+    let pause = |by: &str| Pause { by: by.to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+    let order = |now: &mut World, by: &str| drop(now.observed.orders.pauses.insert(pool_name("a"), pause(by)));
+    let words = "by ada since 1970-01-01T00:00:00Z, disks";
+    let found = world().after(|now| order(now, "ada"));
+    assert_eq!(found, one(Code::PoolPause, &format!("pool a was paused meanwhile {words}")));
+    let paused = || {
+        let mut world = world();
+        order(&mut world, "ada");
+        world
+    };
+    let found = paused().after(|now| now.observed.orders.pauses.clear());
+    assert_eq!(found, one(Code::PoolPause, &format!("pool a was resumed: it was paused {words}")));
+    assert_eq!(paused().after(|now| order(now, "bob")), [], "nothing is done either way");
 }
 
 #[test]

@@ -12,6 +12,14 @@ use crate::review::{LeftAlone, NodeAction, PoolReview, Review, Rollout, Turn, Wa
 /// How many node names a line shows.
 const NAMES: usize = 8;
 
+/// How the line begins which says who has paused a pool.
+const PAUSED: &str = "paused:";
+
+/// A line of that, of which the beginning stands out.
+fn pausing(line: &str) -> String {
+    line.strip_prefix(PAUSED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(PAUSED)))
+}
+
 fn plain(text: &str) -> String {
     text.to_owned()
 }
@@ -19,7 +27,15 @@ fn plain(text: &str) -> String {
 /// Whether all its nodes are as wanted.
 pub(super) fn is_settled(rollout: &Rollout) -> bool {
     rollout.waves.iter().all(|wave| wave.nodes.is_empty())
-        && rollout.left_alone.iter().all(|left| left.why == Why::Converged)
+        && (rollout.left_alone.iter().all(|left| left.why == Why::Converged) || is_out_of_scope(rollout))
+        && (rollout.pause.is_none() || is_out_of_scope(rollout))
+}
+
+/// Whether the plan was asked for none of its nodes.
+pub(super) fn is_out_of_scope(rollout: &Rollout) -> bool {
+    rollout.left_alone.iter().any(|left| left.why == Why::OutOfScope)
+        && rollout.waves.is_empty()
+        && rollout.left_alone.iter().all(|left| left.why == Why::OutOfScope)
 }
 
 /// How many nodes there are and how many change, for the line that begins with the pool's name.
@@ -48,6 +64,10 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
         _ => {}
     }
     let Some(rollout) = &pool.rollout else { return Ok(()) };
+    if let Some(pause) = &rollout.pause {
+        let despite = if rollout.despite_pause { "; it is changed despite that" } else { "" };
+        page.prose(2, &format!("{PAUSED} {pause}{despite}"), pausing)?;
+    }
     for wave in &rollout.waves {
         write_wave(page, wave)?;
     }
@@ -95,7 +115,9 @@ fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
     }
     let mut groups: BTreeMap<&str, Vec<&LeftAlone>> = BTreeMap::new();
     for left in rollout.left_alone.iter().filter(|left| left.why != Why::Converged) {
-        groups.entry(&left.reason).or_default().push(left);
+        // By whom and why stands above, once.
+        let ordered = matches!(left.why, Why::Paused { order: Some(_) });
+        groups.entry(if ordered { "the pool is paused" } else { &left.reason }).or_default().push(left);
     }
     for (reason, group) in groups {
         let blocked = group.iter().any(|left| left.blocked);

@@ -56,8 +56,10 @@ fn left_alone(rollout: &Rollout) -> String {
     let settled = rollout.left_alone.iter().filter(|left| left.why.is_settled()).count();
     let blocked = rollout.left_alone.iter().filter(|left| left.blocked).count();
     let skipped = rollout.left_alone.len() - settled - blocked;
+    let held = rollout.pause.is_some() && !rollout.despite_pause;
+    let skipped_word = if held { "paused" } else { "skipped" };
     let mut parts = Vec::new();
-    for (number, what) in [(settled, "as wanted"), (skipped, "skipped"), (blocked, "**blocked**")] {
+    for (number, what) in [(settled, "as wanted"), (skipped, skipped_word), (blocked, "**blocked**")] {
         if number > 0 {
             parts.push(format!("{number} {what}"));
         }
@@ -213,6 +215,10 @@ fn write_config_map(text: &mut String, review: &Review, pool: &PoolReview) {
 
 fn write_rollout(text: &mut String, rollout: &Rollout) {
     let before = text.len();
+    if let Some(pause) = &rollout.pause {
+        let despite = if rollout.despite_pause { "; it is changed despite that" } else { "" };
+        text.push_str(&format!("- **paused** {}{despite}\n", prose(&words::clipped(&pause.to_string(), 600))));
+    }
     for wave in &rollout.waves {
         let label = match wave.kind {
             WaveKind::Unavailable => "first, broken already".to_owned(),

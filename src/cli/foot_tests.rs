@@ -1,0 +1,200 @@
+use super::*;
+
+/// A terminal, as far as the foot makes use of one. It breaks its lines anew when it becomes narrower.
+#[derive(Clone)]
+struct Screen(Arc<Mutex<Grid>>);
+
+struct Grid {
+    columns: usize,
+    rows: Vec<Vec<char>>,
+    row: usize,
+    column: usize,
+    writes: usize,
+    gone: bool,
+}
+
+impl Screen {
+    fn new(columns: usize) -> Self {
+        let rows = vec![Vec::new()];
+        Self(Arc::new(Mutex::new(Grid { columns, rows, row: 0, column: 0, writes: 0, gone: false })))
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Grid) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+
+    /// The lines that are seen, up to the cursor's.
+    fn seen(&self) -> Vec<String> {
+        self.with(|grid| grid.rows[..grid.row].iter().map(|row| row.iter().collect()).collect())
+    }
+
+    fn foot(&self) -> Foot {
+        let screen = self.clone();
+        Foot::over(Box::new(self.clone()), move || Some((screen.with(|grid| grid.columns), 24)))
+    }
+
+    fn resize(&self, columns: usize) {
+        self.with(|grid| {
+            grid.columns = columns;
+            let rows = std::mem::take(&mut grid.rows);
+            for row in &rows {
+                if row.is_empty() {
+                    grid.rows.push(Vec::new());
+                }
+                grid.rows.extend(row.chunks(columns).map(<[char]>::to_vec));
+            }
+            grid.row = grid.rows.len() - 1;
+        });
+    }
+}
+
+impl Grid {
+    fn put(&mut self, c: char) {
+        if self.column == self.columns {
+            self.break_line();
+        }
+        let row = &mut self.rows[self.row];
+        row.truncate(row.len().max(self.column));
+        if self.column < row.len() {
+            row[self.column] = c;
+        } else {
+            row.push(c);
+        }
+        self.column += 1;
+    }
+
+    fn break_line(&mut self) {
+        (self.row, self.column) = (self.row + 1, 0);
+        if self.row == self.rows.len() {
+            self.rows.push(Vec::new());
+        }
+    }
+
+    fn control(&mut self, parameter: usize, what: char) {
+        match what {
+            'A' => self.row = self.row.checked_sub(parameter).expect("the foot stays on the screen"),
+            'K' => self.rows[self.row].truncate(self.column),
+            'J' => {
+                self.rows.truncate(self.row + 1);
+                self.rows[self.row].truncate(self.column);
+            }
+            other => panic!("a control that terminals may not know: {other}"),
+        }
+    }
+}
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.with(|grid| {
+            if grid.gone {
+                return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
+            }
+            grid.writes += 1;
+            let mut rest = std::str::from_utf8(bytes).unwrap();
+            while let Some(c) = rest.chars().next() {
+                rest = &rest[c.len_utf8()..];
+                match c {
+                    '\r' => grid.column = 0,
+                    '\n' => grid.break_line(),
+                    '\u{1b}' => {
+                        let end = rest.find(|c: char| c.is_ascii_alphabetic()).unwrap();
+                        grid.control(rest[1..end].parse().unwrap_or(0), rest[end..].chars().next().unwrap());
+                        rest = &rest[end + 1..];
+                    }
+                    c => grid.put(c),
+                }
+            }
+            Ok(bytes.len())
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn lines<const N: usize>(texts: [&str; N]) -> Vec<Line> {
+    texts.map(Line::plain).to_vec()
+}
+
+#[test]
+fn the_foot_is_drawn_over_and_what_is_printed_stays_above() {
+    let screen = Screen::new(20);
+    let foot = screen.foot();
+    foot.print("before\n").unwrap();
+    foot.draw("", &lines(["one", "two, which is long"]), false).unwrap();
+    foot.print("a warning that is longer than the screen\n").unwrap();
+    foot.draw("an event\n", &lines(["one", "2"]), false).unwrap();
+    let above = ["before", "a warning that is lo", "nger than the screen"];
+    assert_eq!(screen.seen(), [&above[..], &["an event", "one", "2"]].concat());
+    foot.draw("", &lines(["one"]), false).unwrap();
+    assert_eq!(screen.seen(), [&above[..], &["an event", "one"]].concat());
+    foot.clear().unwrap();
+    foot.print("after").unwrap();
+    assert_eq!(screen.seen(), [&above[..], &["an event"]].concat());
+    assert_eq!(screen.with(|grid| grid.rows[grid.row].iter().collect::<String>()), "after");
+}
+
+#[test]
+fn what_is_left_stands_and_the_next_line_is_below() {
+    let screen = Screen::new(20);
+    let foot = screen.foot();
+    foot.draw("", &lines(["one"]), false).unwrap();
+    foot.leave();
+    foot.print("two\n").unwrap();
+    foot.draw("", &lines(["three"]), false).unwrap();
+    assert_eq!(screen.seen(), ["one", "two", "three"]);
+}
+
+#[test]
+fn a_terminal_that_is_resized_keeps_nothing_of_the_old_picture() {
+    let screen = Screen::new(40);
+    let foot = screen.foot();
+    foot.print("before\n").unwrap();
+    foot.draw(
+        "",
+        &lines(["a line that takes forty columns, nearly", "short", "another one that is rather long"]),
+        false,
+    )
+    .unwrap();
+    screen.resize(20);
+    assert_eq!(screen.seen().len(), 6, "{:?}", screen.seen());
+    foot.draw("", &lines(["narrow", "short"]), false).unwrap();
+    assert_eq!(screen.seen(), ["before", "narrow", "short"]);
+    screen.resize(40);
+    foot.draw("", &lines(["wide again", "short"]), false).unwrap();
+    assert_eq!(screen.seen(), ["before", "wide again", "short"]);
+}
+
+#[test]
+fn what_has_not_changed_is_not_written_again() {
+    let screen = Screen::new(40);
+    let foot = screen.foot();
+    for _ in 0..3 {
+        foot.draw("", &lines(["one"]), false).unwrap();
+    }
+    assert_eq!(screen.with(|grid| grid.writes), 1);
+}
+
+#[test]
+fn a_terminal_that_is_gone_is_no_error() {
+    let screen = Screen::new(40);
+    let foot = screen.foot();
+    foot.draw("", &lines(["one"]), false).unwrap();
+    screen.with(|grid| grid.gone = true);
+    foot.draw("", &lines(["two"]), false).unwrap();
+    foot.print("three\n").unwrap();
+    foot.clear().unwrap();
+    assert_eq!(foot.size(), (40, 24));
+}
+
+#[test]
+fn one_line_is_taken_away_again() {
+    let screen = Screen::new(12);
+    let foot = screen.foot();
+    let line = FootLine::new(&foot);
+    line.show("fetching a long address");
+    assert_eq!(screen.seen(), ["fetching a…"]);
+    drop(line);
+    assert_eq!(screen.seen(), [""; 0]);
+}

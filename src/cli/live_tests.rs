@@ -1,0 +1,37 @@
+use jiff::ToSpan as _;
+
+use super::*;
+
+fn at(milliseconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH.checked_add(milliseconds.milliseconds()).unwrap()
+}
+
+fn live(drawn_at: i64, changed: bool) -> Live {
+    let desired = crate::plan::fixtures::desired([]);
+    let options = crate::plan::Options { allow_empty: true, ..crate::plan::fixtures::options() };
+    let plan = crate::plan::make(&desired, &crate::plan::fixtures::observed([]), &options).unwrap();
+    let mut live = Live::new(&plan, true, at(0), Foot::of_standard_error(), false);
+    live.drawn = Some((at(drawn_at), (80, 24)));
+    live.changed = changed;
+    live
+}
+
+#[test]
+fn what_happens_is_drawn_ten_times_a_second_at_most() {
+    let size = (80, 24);
+    assert!(!live(1000, true).is_due(at(1099), size));
+    assert!(live(1000, true).is_due(at(1100), size));
+    assert!(!live(1000, false).is_due(at(1100), size), "nothing has happened");
+    assert!(live(1000, false).is_due(at(1100), (79, 24)), "the terminal has another size");
+    assert!(live(1000, false).is_due(at(2000), size), "times have changed");
+    assert!(live(1000, false).is_due(at(0), size), "the clock was set back");
+}
+
+#[test]
+fn a_rollout_of_nothing_draws_nothing() {
+    let mut live = live(0, true);
+    live.drawn = None;
+    live.draw_if_due(at(0)).unwrap();
+    assert!(live.drawn.is_none());
+    live.finish(at(1)).unwrap();
+}

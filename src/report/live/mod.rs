@@ -1,0 +1,91 @@
+//! A rollout while it runs, as it shows at the foot of a terminal: pools, nodes on their way, the last failure, the time.
+//!
+//! [`State`] takes what happens, [`view`](State::view) lays it out as lines. Both are functions of values: the time comes in,
+//! and so does the size of the terminal.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use self::pool::Pool;
+use crate::names::{NodeName, PoolName};
+use crate::plan::Plan;
+use crate::rollout::progress::Progress;
+
+mod estimate;
+mod line;
+mod pool;
+mod view;
+
+pub use line::{Line, Tone};
+
+/// What there is to see of a rollout.
+#[derive(Debug, Clone)]
+pub struct State {
+    start: Timestamp,
+    pools: Vec<Pool>,
+    index_of: BTreeMap<PoolName, usize>,
+    last_failure: Option<LastFailure>,
+}
+
+/// The node that failed last.
+#[derive(Debug, Clone)]
+struct LastFailure {
+    pool: PoolName,
+    node: NodeName,
+    /// What the node, or the API server, said.
+    words: String,
+    at: Timestamp,
+}
+
+impl State {
+    /// A rollout before anything has happened. `assigns`: it assigns nodes; otherwise it only watches.
+    #[must_use]
+    pub fn new(plan: &Plan, assigns: bool, start: Timestamp) -> Self {
+        let moving = plan.pools.iter().filter(|pool| pool.steps().next().is_some());
+        let pools: Vec<Pool> = moving.map(|pool| Pool::new(pool, assigns, start)).collect();
+        let index_of = pools.iter().enumerate().map(|(index, pool)| (pool.name.clone(), index)).collect();
+        Self { start, pools, index_of, last_failure: None }
+    }
+
+    /// Takes what happened.
+    pub fn apply(&mut self, now: Timestamp, progress: &Progress) {
+        match progress {
+            Progress::Failed { pool, node, failure } => self.failed(pool, node, failure.to_string(), now),
+            Progress::Refused { pool, node, error } => {
+                self.failed(pool, node, format!("refused by the API server: {error}"), now);
+            }
+            _ => {}
+        }
+        let index = progress.pool().and_then(|pool| self.index_of.get(pool));
+        if let Some(pool) = index.and_then(|index| self.pools.get_mut(*index)) {
+            pool.apply(now, progress);
+        }
+    }
+
+    fn failed(&mut self, pool: &PoolName, node: &NodeName, words: String, at: Timestamp) {
+        self.last_failure = Some(LastFailure { pool: pool.clone(), node: node.clone(), words, at });
+    }
+
+    /// How many pools there is something to do for.
+    #[must_use]
+    pub fn pools(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// How long it still takes, in seconds, when no more nodes fail, and whether nodes that hang may take longer. `None`: nobody
+    /// can know yet, or it is over.
+    fn remaining(&self, now: Timestamp) -> Option<(f64, bool)> {
+        let timed = self.pools.iter().fold((0, 0.0), |sum, pool| (sum.0 + pool.timed.0, sum.1 + pool.timed.1));
+        let mean = pool::mean_of(timed);
+        // Pools go side by side: the slowest is the last.
+        let (mut known, mut bound) = (0.0_f64, 0.0_f64);
+        for pace in self.pools.iter().map(|pool| pool.pace(now, mean)) {
+            match pace.remaining(now) {
+                Some(remaining) => known = known.max(remaining),
+                None => bound = bound.max(pace.at_most()?),
+            }
+        }
+        (known > 0.0).then_some((known, bound > known))
+    }
+}

@@ -1,0 +1,247 @@
+//! The layout: which of a rollout's state is shown in so many lines and columns, and where it is cut.
+
+use jiff::Timestamp;
+
+use super::estimate::{Gate, rounded, seconds};
+use super::line::wrap;
+use super::pool::{Counts, Flight, Pool};
+use super::{Line, State, Tone};
+use crate::names::{NodeName, PoolName};
+use crate::report::progress::seconds_until;
+use crate::report::{count, duration, whole_duration};
+
+/// Terminals that are narrower have no bars, only numbers.
+const NARROW: usize = 50;
+/// How many lines the last failure's own words take at most.
+const WORDS: usize = 3;
+/// How wide a bar is, in columns.
+const BAR: (usize, usize) = (10, 40);
+
+impl State {
+    /// What shows on a terminal of so many columns and lines: at most two thirds of it, so that what scrolls by above is seen.
+    #[must_use]
+    pub fn view(&self, width: usize, height: usize, now: Timestamp) -> Vec<Line> {
+        let room = (height * 2 / 3).max(1);
+        // The last column stays empty: some terminals wrap when it is filled.
+        let columns = width.saturating_sub(1).max(1);
+        let mut lines = self.bars(columns, (room / 2).max(1), now);
+        if lines.len() < room {
+            lines.push(self.times(now));
+        }
+        if let Some(left) = room.checked_sub(lines.len() + 1).filter(|left| *left > 0) {
+            lines.extend(self.failure(columns, (left / 2).clamp(1, WORDS), now));
+        }
+        lines.extend(self.transitions(columns, room.saturating_sub(lines.len()), now));
+        lines.into_iter().map(|line| line.fit(columns)).collect()
+    }
+
+    /// What stays when it is over: how far each pool got.
+    #[must_use]
+    pub fn rest(&self, width: usize, height: usize, now: Timestamp) -> Vec<Line> {
+        let columns = width.saturating_sub(1).max(1);
+        self.bars(columns, (height / 2).max(1), now).into_iter().map(|line| line.fit(columns)).collect()
+    }
+
+    /// A bar for each pool, or for those that there is most to see of and one for the others together.
+    fn bars(&self, columns: usize, most: usize, now: Timestamp) -> Vec<Line> {
+        let mut rows: Vec<Row> = self.pools.iter().map(|pool| Row::of(pool, now)).collect();
+        if rows.len() > most {
+            let mut ranked: Vec<&Pool> = self.pools.iter().collect();
+            ranked.sort_by_key(|pool| pool.rank());
+            let (shown, summed) = ranked.split_at_checked(most.saturating_sub(1)).unwrap_or((&ranked, &[]));
+            rows = shown.iter().map(|pool| Row::of(pool, now)).collect();
+            rows.push(Row::of_many(summed, !shown.is_empty(), now));
+        }
+        let sizes = Sizes::of(&rows, columns);
+        rows.into_iter().map(|row| row.line(sizes)).collect()
+    }
+
+    fn times(&self, now: Timestamp) -> Line {
+        let line = Line::plain(whole_duration(seconds(self.start, now) as u64)).and(Tone::Plain, " elapsed");
+        let Some((remaining, longer)) = self.remaining(now) else { return line };
+        let line = line.and(Tone::Plain, format!(", about {} left", whole_duration(rounded(remaining))));
+        if longer { line.and(Tone::Plain, ", longer if nodes hang") } else { line }
+    }
+
+    /// The last failure, and its words in at most so many lines.
+    fn failure(&self, columns: usize, most: usize, now: Timestamp) -> Vec<Line> {
+        let Some(last) = &self.last_failure else { return Vec::new() };
+        let ago = whole_duration(seconds(last.at, now) as u64);
+        let mut lines = vec![
+            Line::default()
+                .and(Tone::Bad, "last failure")
+                .and(Tone::Plain, format!(": {}/{}", last.pool, last.node))
+                .and(Tone::Quiet, format!(", {ago} ago")),
+        ];
+        let words = wrap(&last.words, columns.saturating_sub(2), most);
+        lines.extend(words.into_iter().map(|words| Line::plain(format!("  {words}"))));
+        lines
+    }
+
+    /// The nodes on their way, who has been longest first, in at most so many lines.
+    fn transitions(&self, columns: usize, most: usize, now: Timestamp) -> Vec<Line> {
+        let mut nodes: Vec<(&PoolName, &NodeName, &Flight)> = self
+            .pools
+            .iter()
+            .flat_map(|pool| pool.in_flight.iter().map(|(node, flight)| (&pool.name, node, flight)))
+            .collect();
+        let total = nodes.len();
+        let shown = if total > most { most.saturating_sub(1) } else { total };
+        let order =
+            |(pool, node, flight): &(&PoolName, &NodeName, &Flight)| (flight.since, (*pool).clone(), (*node).clone());
+        if shown > 0 && shown < total {
+            nodes.select_nth_unstable_by_key(shown, order);
+        }
+        nodes.truncate(shown);
+        nodes.sort_by_key(order);
+        let mut lines: Vec<Line> =
+            nodes.into_iter().map(|(pool, node, flight)| transition(pool, node, flight, columns, now)).collect();
+        match total - shown {
+            more if more > 0 && most > 0 && shown > 0 => {
+                lines.push(Line::default().and(Tone::Quiet, format!("{:>6} and {more} more", "")));
+            }
+            more if more > 0 && most > 0 => {
+                lines.push(Line::default().and(Tone::Quiet, format!("{} in transition", count(more, "node"))));
+            }
+            _ => {}
+        }
+        lines
+    }
+}
+
+fn transition(pool: &PoolName, node: &NodeName, flight: &Flight, columns: usize, now: Timestamp) -> Line {
+    let since = format!("{:>6} ", duration(seconds(flight.since, now)));
+    let words = flight.waiting.as_ref().map_or_else(|| "watched".to_owned(), ToString::to_string);
+    let line = Line::default().and(Tone::Quiet, since);
+    // Where there is little room, what it waits for says more than which pool it is of.
+    let line = if columns < NARROW { line } else { line.and(Tone::Plain, format!("{pool}/")) };
+    line.and(Tone::Plain, node).and(Tone::Quiet, format!(" {words}"))
+}
+
+/// What a bar says.
+struct Row {
+    name: String,
+    counts: Counts,
+    words: Vec<(Tone, String)>,
+}
+
+/// How wide the parts of all bars are.
+#[derive(Clone, Copy)]
+struct Sizes {
+    name: usize,
+    bar: usize,
+    digits: usize,
+}
+
+impl Sizes {
+    fn of(rows: &[Row], columns: usize) -> Self {
+        let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+        let digits = rows.iter().map(|row| row.counts.total().to_string().len()).max().unwrap_or(0);
+        let bar = if columns < NARROW { 0 } else { (columns / 4).clamp(BAR.0, BAR.1) };
+        Self { name: longest.min((columns / 4).max(8)), bar, digits }
+    }
+}
+
+impl Row {
+    fn of(pool: &Pool, now: Timestamp) -> Self {
+        let mut words = words_of(&pool.counts);
+        if let Gate::Soaking { until } = pool.gate {
+            words.push((Tone::Warning, format!("soaking, {} left", whole_duration(seconds_until(now, until)))));
+        }
+        if let Some(done) = pool.done {
+            words.push((Tone::Good, format!("done in {}", duration(seconds(pool.start, done)))));
+        }
+        if let Some(reason) = &pool.stopped {
+            words.push((Tone::Warning, format!("stopped: {reason}")));
+        }
+        Self { name: pool.name.to_string(), counts: pool.counts, words }
+    }
+
+    /// Several pools as one row.
+    fn of_many(pools: &[&Pool], beside_others: bool, now: Timestamp) -> Self {
+        let mut counts = Counts::default();
+        pools.iter().for_each(|pool| counts.add(&pool.counts));
+        let mut words = words_of(&counts);
+        let soaks = pools.iter().filter_map(|pool| match pool.gate {
+            Gate::Soaking { until } => Some(until),
+            _ => None,
+        });
+        let soaks: Vec<Timestamp> = soaks.collect();
+        if let Some(first) = soaks.iter().min() {
+            let left = whole_duration(seconds_until(now, *first));
+            words.push((Tone::Warning, format!("{} soaking, {left} left of the first", soaks.len())));
+        }
+        match pools.iter().filter(|pool| pool.stopped.is_some()).count() {
+            0 => {}
+            stopped => words.push((Tone::Warning, format!("{} stopped", count(stopped, "pool")))),
+        }
+        match pools.iter().filter(|pool| pool.done.is_some()).count() {
+            0 => {}
+            done => words.push((Tone::Good, format!("{} done", count(done, "pool")))),
+        }
+        let name = if beside_others { format!("{} others", pools.len()) } else { count(pools.len(), "pool") };
+        Self { name, counts, words }
+    }
+
+    fn line(self, sizes: Sizes) -> Line {
+        let Sizes { name, bar, digits } = sizes;
+        let mut line = Line::default();
+        let label = Line::plain(&self.name).fit(name).to_string();
+        line.push(Tone::Strong, format!("{label:name$}"));
+        line.push(Tone::Plain, " ");
+        if bar > 0 {
+            self.bar(bar, &mut line);
+        }
+        let (done, total) = (self.counts.done + self.counts.left, self.counts.total());
+        line.push(Tone::Plain, format!("{done:>digits$}/{total:<digits$}"));
+        for (index, (tone, words)) in self.words.iter().enumerate() {
+            line.push(Tone::Plain, if index == 0 { "  " } else { ", " });
+            line.push(*tone, words);
+        }
+        line
+    }
+
+    /// How many of its nodes are done, on their way and failed, each in its share of the bar.
+    fn bar(&self, columns: usize, line: &mut Line) {
+        let total = self.counts.total();
+        let share = |nodes: usize| match nodes {
+            0 => 0,
+            // What is there is seen, however little it is.
+            nodes => (nodes * columns / total.max(1)).max(1),
+        };
+        let failed = share(self.counts.failed);
+        let settled = self.counts.done + self.counts.left;
+        let done = if settled == total { columns } else { share(settled).min(columns - 1) }
+            .min(columns.saturating_sub(failed));
+        let left = columns.saturating_sub(failed + done);
+        // Shares are rounded down; who is the last of those that count has the rest.
+        let in_flight = match self.counts {
+            Counts { pending: 0, in_flight: 1.., .. } => left,
+            counts => share(counts.in_flight).min(left),
+        };
+        let pending = columns.saturating_sub(done + in_flight + failed);
+        line.push(Tone::Plain, "[");
+        line.push(Tone::Good, "=".repeat(done));
+        line.push(Tone::Warning, ">".repeat(in_flight));
+        line.push(Tone::Bad, "x".repeat(failed));
+        line.push(Tone::Plain, format!("{}] ", " ".repeat(pending)));
+    }
+}
+
+fn words_of(counts: &Counts) -> Vec<(Tone, String)> {
+    let mut words = Vec::new();
+    for (number, tone, what) in [
+        (counts.failed, Tone::Bad, "failed"),
+        (counts.in_flight, Tone::Plain, "in transition"),
+        (counts.left, Tone::Warning, "gone or changed"),
+    ] {
+        if number > 0 {
+            words.push((tone, format!("{number} {what}")));
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

@@ -1,0 +1,194 @@
+use jiff::ToSpan as _;
+
+use super::*;
+use crate::judge::{Failure, Target, Waiting};
+use crate::observed::Node;
+use crate::plan::fixtures::{canary, desired, node, node_name, observed, options, policy, pool, pool_name};
+use crate::plan::{Plan, make};
+use crate::rollout::StopReason;
+use crate::rollout::progress::Progress;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()
+}
+
+/// A plan that moves so many nodes of each of these pools.
+fn plan(pools: &[(&str, usize)]) -> Plan {
+    let nodes = pools.iter().flat_map(|(name, count)| (0..*count).map(move |number| on(name, number)));
+    let policies = pools.iter().map(|(name, count)| {
+        let mut policy = policy(u32::try_from(count.div_ceil(20)).unwrap());
+        policy.canary = (*count > 10).then(|| canary(5, 300)).flatten();
+        pool(name, 50, policy)
+    });
+    make(&desired(policies), &observed(nodes), &options()).unwrap()
+}
+
+fn on(pool: &str, number: usize) -> Node {
+    node(&format!("{pool}-{number:04}"), pool)
+}
+
+fn named(pool: &str, number: usize) -> (PoolName, NodeName) {
+    (pool_name(pool), node_name(&format!("{pool}-{number:04}")))
+}
+
+fn assigned(name: &str, number: usize) -> Progress {
+    let (pool, node) = named(name, number);
+    Progress::Assigned { pool, node, from: None, to: Target::Local }
+}
+
+fn waiting(name: &str, number: usize, waiting: Waiting) -> Progress {
+    let (pool, node) = named(name, number);
+    Progress::Waiting { pool, node, waiting }
+}
+
+fn converged(name: &str, number: usize, seconds: f64) -> Progress {
+    let (pool, node) = named(name, number);
+    Progress::Converged { pool, node, seconds }
+}
+
+fn failed(name: &str, number: usize, error: &str) -> Progress {
+    let (pool, node) = named(name, number);
+    Progress::Failed { pool, node, failure: Failure::Refused { error: error.to_owned() } }
+}
+
+fn shown(state: &State, width: usize, height: usize, now: i64) -> String {
+    let lines = state.view(width, height, at(now));
+    assert!(lines.len() <= (height * 2 / 3).max(1), "{} lines", lines.len());
+    assert!(lines.iter().all(|line| line.width() < width.max(2)));
+    lines.iter().map(|line| format!("{}|\n", line.to_string().trim_end())).collect()
+}
+
+/// Three nodes: one done, one on its way, one that failed.
+fn three() -> State {
+    let mut state = State::new(&plan(&[("general", 3)]), true, at(0));
+    state.apply(at(0), &assigned("general", 0));
+    state.apply(at(12), &converged("general", 0, 12.0));
+    state.apply(at(12), &assigned("general", 1));
+    let error = "failed to validate config: invalid configuration: evictionHard[memory.available]: invalid quantity \"lots\", \
+                 see KubeletConfiguration reference";
+    state.apply(at(20), &failed("general", 1, error));
+    state.apply(at(20), &assigned("general", 2));
+    state.apply(at(21), &waiting("general", 2, Waiting::NotAcknowledged));
+    state
+}
+
+/// Five thousand nodes in four pools: canaries that soak, a pool at its pace, one that stopped, one that is done.
+fn many() -> State {
+    let mut state = State::new(&plan(&[("batch", 1900), ("general", 3000), ("gpu", 97), ("system", 3)]), true, at(0));
+    for number in 0..5 {
+        state.apply(at(0), &assigned("batch", number));
+        state.apply(at(20), &converged("batch", number, 20.0));
+        state.apply(at(0), &assigned("general", number));
+        state.apply(at(10), &converged("general", number, 10.0));
+        state.apply(at(0), &assigned("gpu", number));
+    }
+    for number in 0..3 {
+        state.apply(at(30), &assigned("system", number));
+        state.apply(at(40), &converged("system", number, 10.0));
+    }
+    state.apply(at(50), &failed("gpu", 2, "failed to load config, see Kubelet log for details"));
+    let reason = StopReason::CanaryFailed { node: node_name("gpu-0002") };
+    state.apply(at(50), &Progress::Stopped { pool: pool_name("gpu"), reason });
+    state.apply(at(20), &Progress::Soaking { pool: pool_name("batch"), until: at(920) });
+    state.apply(at(10), &Progress::Soaking { pool: pool_name("general"), until: at(310) });
+    state.apply(at(310), &Progress::Soaked { pool: pool_name("general") });
+    for number in 5..1355 {
+        let start = at(310 + i64::try_from(number).unwrap() / 10);
+        state.apply(start, &assigned("general", number));
+    }
+    for number in 5..1205 {
+        state.apply(at(430), &converged("general", number, 12.0));
+    }
+    let error = "failed to sync: failed to download: configmaps \"fleet-general-0123456789\" is forbidden".to_owned();
+    state.apply(at(440), &waiting("general", 1210, Waiting::Syncing { error }));
+    for number in 1211..1300 {
+        state.apply(at(440), &waiting("general", number, Waiting::Activating));
+    }
+    state
+}
+
+#[test]
+fn three_nodes_on_a_small_terminal() {
+    insta::assert_snapshot!(shown(&three(), 80, 24, 25));
+}
+
+#[test]
+fn three_nodes_on_a_large_terminal() {
+    insta::assert_snapshot!(shown(&three(), 200, 50, 25));
+}
+
+#[test]
+fn five_thousand_nodes_on_a_small_terminal() {
+    insta::assert_snapshot!(shown(&many(), 80, 24, 450));
+}
+
+#[test]
+fn five_thousand_nodes_on_a_large_terminal() {
+    insta::assert_snapshot!(shown(&many(), 200, 50, 450));
+}
+
+#[test]
+fn it_fits_every_terminal() {
+    for state in [three(), many()] {
+        for (width, height) in [(20, 24), (20, 3), (1, 1), (33, 10), (50, 2), (51, 4), (500, 200)] {
+            assert!(!shown(&state, width, height, 450).is_empty());
+        }
+    }
+    insta::assert_snapshot!(format!("{}--\n{}", shown(&three(), 30, 12, 25), shown(&many(), 40, 6, 450)));
+}
+
+#[test]
+fn of_many_pools_those_with_trouble_come_first_and_the_others_together() {
+    let names: Vec<String> = (0..40).map(|number| format!("pool-{number:02}")).collect();
+    let pools: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 10)).collect();
+    let mut state = State::new(&plan(&pools), true, at(0));
+    for name in &names[20..30] {
+        state.apply(at(1), &assigned(name, 0));
+    }
+    state.apply(at(2), &failed("pool-25", 0, "no"));
+    for number in 0..10 {
+        state.apply(at(3), &assigned("pool-31", number));
+        state.apply(at(4), &converged("pool-31", number, 1.0));
+    }
+    insta::assert_snapshot!(shown(&state, 80, 24, 5));
+    insta::assert_snapshot!("one_line_for_many_pools", shown(&state, 80, 3, 5));
+}
+
+#[test]
+fn what_is_left_at_the_end_are_the_bars() {
+    let lines: Vec<String> = three().rest(80, 24, at(25)).iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["general [======>>>>>>>xxxxxx] 1/3  1 failed, 1 in transition"]);
+}
+
+#[test]
+fn a_canary_that_loses_its_readiness_is_on_its_way_again_and_counts_once() {
+    let mut state = State::new(&plan(&[("gpu", 20)]), true, at(0));
+    for number in 0..5 {
+        state.apply(at(0), &assigned("gpu", number));
+        state.apply(at(5), &converged("gpu", number, 5.0));
+    }
+    state.apply(at(5), &Progress::Soaking { pool: pool_name("gpu"), until: at(305) });
+    assert_eq!(state.remaining(at(5)), Some((300.0 + 15.0 * 5.0, false)));
+    state.apply(at(10), &waiting("gpu", 0, Waiting::NotReady));
+    assert_eq!(state.remaining(at(10)), Some((5.0 + 300.0 + 15.0 * 5.0, false)));
+    state.apply(at(12), &converged("gpu", 0, 2.0));
+    assert!(shown(&state, 80, 24, 12).contains(" 5/20|"), "{}", shown(&state, 80, 24, 12));
+}
+
+#[test]
+fn nodes_that_are_left_alone_do_not_fill_the_bar() {
+    let mut state = State::new(&plan(&[("gpu", 3)]), true, at(0));
+    let (pool, node) = named("gpu", 77);
+    state.apply(at(1), &Progress::Gone { pool, node });
+    assert!(shown(&state, 80, 24, 2).contains(" 0/3|"));
+    let (pool, node) = named("gpu", 0);
+    state.apply(at(1), &Progress::Gone { pool, node });
+    assert!(shown(&state, 80, 24, 2).contains(" 1/3  1 gone or changed|"));
+}
+
+#[test]
+fn who_only_watches_sees_every_node_on_its_way() {
+    let state = State::new(&plan(&[("gpu", 3)]), false, at(0));
+    let view = shown(&state, 80, 24, 2);
+    assert!(view.contains("3 in transition") && view.contains("gpu/gpu-0000 not assigned"), "{view}");
+}

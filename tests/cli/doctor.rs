@@ -1,0 +1,75 @@
+//! `doctor`.
+
+use nodecfg::clock;
+use serde_json::json;
+
+use crate::cluster::Cluster;
+use crate::program::{Run, run, shows};
+use crate::repository::{Folder, gpu};
+
+/// What it wrote, none of it wider than a terminal.
+fn fits(run: &Run) -> String {
+    let wide: Vec<&str> = run.out.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(wide.iter().all(|line| line.contains('/')), "{wide:#?}");
+    let shown = run.shown();
+    // Where it is depends on the machine.
+    shown.replace(&std::env::temp_dir().display().to_string(), "[temporary]")
+}
+
+#[test]
+fn a_cluster_that_is_well() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu", "spare"], 2, &[]);
+    shows!("doctor-alone", fits(&cluster.run(folder.path(), "doctor")));
+    shows!("doctor", fits(&cluster.run(folder.path(), "doctor .")));
+    assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
+    let verbose = fits(&cluster.run(folder.path(), "doctor . -v"));
+    // The kubeconfig is in a folder whose name differs.
+    let verbose: String =
+        verbose.lines().filter(|line| !line.contains("kubeconfig")).map(|line| format!("{line}\n")).collect();
+    assert!(verbose.contains("ok: nothing to do (plan)"), "{verbose}");
+    let json = cluster.run(folder.path(), "doctor . -o json").out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["kind"], &json["exitCode"]), (&json!("Doctor"), &json!(0)));
+}
+
+#[test]
+fn a_cluster_that_is_not() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu", "spare"], 2, &["gpu-2=validate-error"]);
+    assert_eq!(cluster.run(folder.path(), "sync").exit, 5);
+    cluster.embedded().api().deny_user("sandbox", "patch", "nodes");
+    cluster.embedded().api().deny_user("sandbox", "create", "configmaps");
+    let now = clock::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let spec =
+        json!({"holderIdentity": "ci-7_1_0", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now});
+    cluster.send(
+        "PATCH",
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodecfg-prod",
+        "application/merge-patch+json",
+        &json!({"spec": spec}),
+    );
+    let ill = cluster.run(folder.path(), "doctor .");
+    assert_eq!(ill.exit, 4);
+    shows!("doctor-ill", fits(&ill));
+    shows!("doctor-ill-markdown", cluster.run(folder.path(), "doctor . -o markdown").shown());
+}
+
+#[test]
+fn no_cluster_and_no_repository() {
+    let folder = Folder::with(&[("pools/gpu/kubelet.yaml", "kind: Nothing\n")]);
+    let mut shown = String::new();
+    for (line, exit) in [
+        ("doctor --kubeconfig nowhere", 4),
+        ("doctor nowhere --kubeconfig nowhere", 3),
+        ("doctor . --worktree --kubeconfig nowhere", 3),
+        ("doctor --worktree", 2),
+        ("doctor -o sarif", 2),
+    ] {
+        let run = run(folder.path(), line);
+        assert_eq!(run.exit, exit, "{}", run.shown());
+        shown.push_str(&fits(&run));
+        shown.push('\n');
+    }
+    shows!("doctor-nowhere", shown);
+}

@@ -1,0 +1,135 @@
+//! Over a pseudo-terminal, which `script` of util-linux makes: what is drawn while a rollout runs, a terminal that is resized,
+//! and one that goes away. Where there is no `script` this says so and passes.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::repository::{FLEET, Folder, KUBELET, POOL};
+
+/// Within this everything happens that shall.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A pseudo-terminal of 80 columns and 24 lines with the program in it, and what is seen there.
+struct Session {
+    script: Child,
+    seen: Arc<Mutex<String>>,
+}
+
+impl Session {
+    /// `None`: there is no `script` that could make one.
+    fn start(cluster: &Cluster, folder: &Path, arguments: &str) -> Option<Self> {
+        let version = Command::new("script").arg("--version").output();
+        if !version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("util-linux")) {
+            eprintln!("not tested: `script` of util-linux is not installed");
+            return None;
+        }
+        let program = env!("CARGO_BIN_EXE_nodecfg");
+        let mut script = Command::new("script")
+            .args(["--quiet", "--flush", "--command"])
+            .arg(format!("stty cols 80 rows 24; tty > tty; exec {program} {arguments}"))
+            .arg("/dev/null")
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", folder.join("no-home"))
+            .env("KUBECONFIG", cluster.kubeconfig())
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (seen, mut out) = (Arc::new(Mutex::new(String::new())), script.stdout.take().unwrap());
+        let sink = Arc::clone(&seen);
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = out.read(&mut bytes) {
+                sink.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+            }
+        });
+        Some(Self { script, seen })
+    }
+
+    fn seen(&self) -> String {
+        self.seen.lock().unwrap().clone()
+    }
+
+    fn until(&self, what: &str, mut happened: impl FnMut(&str) -> bool) {
+        let start = Instant::now();
+        while !happened(&self.seen()) {
+            assert!(start.elapsed() < PATIENCE, "{what}: {}", self.seen());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+#[test]
+fn a_terminal_that_is_resized_is_filled_anew_and_one_that_is_gone_stops_the_rollout_gently() {
+    let pool = POOL.replace("    canary: {nodes: 1, soak: 1s}\n", "");
+    let files = [("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", KUBELET)];
+    let folder = Folder::committed(&files);
+    let cluster = Cluster::start(&["gpu"], 3, &["gpu-2=slow:80"]);
+    let Some(session) = Session::start(&cluster, folder.path(), "sync --report json=report") else { return };
+    session.until("the first node is done, the second is on its way", |seen| {
+        seen.contains("1/3") && seen.contains("gpu/gpu-2") && seen.contains("elapsed, about")
+    });
+
+    let before = session.seen().len();
+    let terminal = std::fs::read_to_string(folder.path().join("tty")).unwrap();
+    let resized = Command::new("stty").args(["-F", terminal.trim(), "cols", "30", "rows", "10"]).status().unwrap();
+    assert!(resized.success());
+    session.until("the picture fits", |seen| seen[before..].contains("gpu-2 not ac…"));
+
+    drop(session);
+    let report = folder.path().join("report");
+    let last =
+        || -> Option<Value> { serde_json::from_str(std::fs::read_to_string(&report).ok()?.lines().last()?).ok() };
+    let start = Instant::now();
+    let finished = loop {
+        assert!(start.elapsed() < PATIENCE, "{:?}", last());
+        match last() {
+            Some(line) if line["event"] == "finished" => break line,
+            _ => thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(finished["exitCode"], 5, "{finished}");
+    assert_eq!(finished["pools"]["gpu"]["stopped"]["kind"], "interrupted", "{finished}");
+    let ends: Vec<&Value> =
+        finished["pools"]["gpu"]["nodes"].as_array().unwrap().iter().map(|node| &node["end"]["state"]).collect();
+    assert_eq!(ends, ["converged", "converged", "notStarted"], "the node on its way is watched to its end");
+}
+
+#[test]
+fn who_wants_quiet_hears_of_what_is_amiss_alone() {
+    let files = [("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", POOL), ("pools/gpu/kubelet.yaml", KUBELET)];
+    let folder = Folder::committed(&files);
+    let cluster = Cluster::start(&["gpu"], 2, &[]);
+    let done = cluster.run(folder.path(), "sync -q");
+    assert_eq!((done.exit, done.out.as_str(), done.err.as_str()), (0, "", ""));
+    let state = cluster.run(folder.path(), "status --quiet");
+    assert!(state.exit == 0 && state.out.contains("gpu-1") && state.err.is_empty(), "{}", state.shown());
+
+    let failing = Cluster::start(&["gpu"], 2, &["gpu-1=validate-error"]);
+    let failed = failing.run(folder.path(), "sync -q");
+    assert!(failed.exit == 5 && failed.out.contains("failed: gpu-1") && failed.err.is_empty(), "{}", failed.shown());
+    assert!(!failed.out.contains("Plan:"), "{}", failed.shown());
+
+    for arguments in ["sync -q -v", "-q sync -v", "-qv status"] {
+        let both = cluster.run(folder.path(), arguments);
+        assert!(both.exit == 2 && both.err.contains("cannot be used with"), "{}", both.shown());
+    }
+}

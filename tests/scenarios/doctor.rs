@@ -1,0 +1,259 @@
+//! `doctor`: what it finds on clusters that are well, and on those that are not; that it ends as a sync would, and writes
+//! nothing.
+
+use nodecfg::install::rights;
+use serde_json::{Value, json};
+
+use crate::harness::{Cluster, Repository, Run, Running, Start};
+
+scenarios! {
+    Anything {
+        a_cluster_that_is_well_is_told_so,
+        a_cluster_with_a_rollout_behind_it_is_well,
+        a_pool_that_selects_nothing_and_nodes_that_two_select,
+        a_config_map_that_was_tampered_with_or_is_gone,
+        a_lock_that_is_held,
+        credentials_that_are_wrong,
+    }
+    Sandbox {
+        every_right_that_is_missing_is_named,
+        an_api_server_that_is_away,
+        one_check_that_fails_holds_up_no_other,
+        looking_writes_nothing,
+    }
+    Agents {
+        a_definition_of_an_earlier_version,
+        an_agent_that_is_silent,
+    }
+    Dropping {
+        what_is_not_installed,
+    }
+}
+
+fn repository() -> Repository {
+    Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}")
+}
+
+/// `nodecfg doctor` without a repository.
+async fn alone(cluster: &Cluster, more: &[&str]) -> Run {
+    let kubeconfig = cluster.kubeconfig();
+    let arguments = [&["doctor", "--kubeconfig", kubeconfig.to_str().unwrap()], more].concat();
+    Running::start(cluster.home(), &arguments).end().await
+}
+
+/// The checks of one code, as JSON.
+fn checks(run: &Run, code: &str) -> Vec<Value> {
+    let document = run.json();
+    assert_eq!(document["exitCode"].as_i64(), run.code.map(i64::from), "{document:#}");
+    document["checks"].as_array().unwrap().iter().filter(|check| check["code"] == code).cloned().collect()
+}
+
+/// Asserts that a check of this code has this verdict and says that.
+#[track_caller]
+fn finds(run: &Run, code: &str, verdict: &str, says: &str) {
+    let found = checks(run, code);
+    let is = |check: &Value| check["verdict"] == verdict && check["seen"].as_str().unwrap().contains(says);
+    assert!(found.iter().any(is), "no {verdict} of {code} says {says:?}: {found:#?}\n{run}");
+}
+
+fn lease(cluster: &Cluster) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", cluster.namespace())
+}
+
+async fn a_cluster_that_is_well_is_told_so(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let run = alone(&cluster, &[]).await.exits(0).says("Well: a sync could do its work").says("fine: api-server");
+    assert!(!run.out.contains("problem:"), "{run}");
+    let run = cluster.run("doctor", &repository(), &["-o", "json"]).await.exits(0);
+    finds(&run, "plan", "ok", "2 nodes to assign, 1 ConfigMap to create");
+    finds(&run, "lock", "ok", "free");
+    finds(&run, "binding", "ok", "shown by a dry-run patch");
+    let ill = run.json()["checks"].as_array().unwrap().iter().any(|check| check["verdict"] == "problem");
+    assert!(!ill, "{run}");
+    cluster.down().await;
+}
+
+async fn a_cluster_with_a_rollout_behind_it_is_well(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository();
+    cluster.sync(&repository, &[]).await.exits(0);
+    let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(0);
+    finds(&run, "plan", "ok", "nothing to do");
+    finds(&run, "config-map-content", "ok", "1 ConfigMap looked at");
+    finds(&run, "orders", "ok", "");
+    if cluster.carriers() == "nodeconfigs" {
+        finds(&run, "agent-silent", "ok", "2 agents");
+        finds(&run, "agent-version", "ok", env!("CARGO_PKG_VERSION"));
+    }
+    cluster.run("doctor", &repository, &["-v"]).await.exits(0).says("ok: nothing to do (plan)");
+    cluster.down().await;
+}
+
+async fn a_pool_that_selects_nothing_and_nodes_that_two_select(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository();
+    repository.pool("spare", "maxPods: 20");
+    let run = cluster.run("doctor", &repository, &["--worktree", "-o", "json"]).await.exits(0);
+    finds(&run, "pool-empty", "warning", "1 pool (spare)");
+    for node in ["a-1", "a-2"] {
+        let labels = json!({"metadata": {"labels": {"nodecfg.dev/pool": "elsewhere"}}});
+        cluster.patch(&format!("/api/v1/nodes/{node}"), labels).await;
+    }
+    // A sync would refuse to plan for none at all.
+    let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(3);
+    finds(&run, "plan", "problem", "select none of the nodes");
+    cluster.sync(&repository, &[]).await.exits(3);
+    cluster.down().await;
+}
+
+async fn a_config_map_that_was_tampered_with_or_is_gone(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository();
+    cluster.sync(&repository, &[]).await.exits(0);
+    let name = cluster.only_config_map().await;
+    let path = format!("/api/v1/namespaces/{}/configmaps/{name}", cluster.namespace());
+    cluster.delete(&path).await;
+    let run = alone(&cluster, &["-o", "json"]).await.exits(4);
+    finds(&run, "config-map-gone", "problem", "is gone, and 2 nodes (a-1, a-2) point at it");
+    cluster.run("doctor", &repository, &[]).await.exits(4).says("is gone").says("(plan)");
+    cluster.create_config_map(&name, "maxPods: 7\n", false, Some(("test", "a"))).await;
+    let run = alone(&cluster, &["-o", "json"]).await.exits(4);
+    finds(&run, "config-map-content", "problem", "holds other content than its name says");
+    finds(&run, "config-map-mutable", "problem", "is not immutable");
+    cluster.run("doctor", &repository, &[]).await.exits(4);
+    cluster.sync(&repository, &[]).await.exits(4);
+    cluster.down().await;
+}
+
+async fn a_lock_that_is_held(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository();
+    cluster.sync(&repository, &[]).await.exits(0);
+    let path = format!("{}/nodecfg-test", lease(&cluster));
+    let held = |renewed: &str| json!({"spec": {"holderIdentity": "ci_7", "leaseDurationSeconds": 30, "renewTime": renewed, "acquireTime": renewed}});
+    cluster.patch(&path, held("2999-01-01T00:00:00.000000Z")).await;
+    let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(6);
+    finds(&run, "lock", "problem", "ci_7 holds");
+    alone(&cluster, &[]).await.exits(6).says("nodecfg abort");
+    cluster.sync(&repository, &[]).await.exits(6);
+    cluster.patch(&path, held("2001-01-01T00:00:00.000000Z")).await;
+    let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(0);
+    finds(&run, "lock", "note", "let it expire");
+    let pause = json!({"a": {"by": "ada", "at": "2026-01-01T00:00:00Z", "reason": "disks"}}).to_string();
+    cluster.patch(&path, json!({"metadata": {"annotations": {"nodecfg.dev/pauses": pause}}})).await;
+    let run = alone(&cluster, &["-o", "json"]).await.exits(0);
+    finds(&run, "orders", "note", "pool a is paused by ada since 2026-01-01T00:00:00Z: disks");
+    cluster.down().await;
+}
+
+async fn credentials_that_are_wrong(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let wrong: String = text
+        .lines()
+        .map(|line| match line.split_once("token:") {
+            Some((head, _)) => format!("{head}token: wrong\n"),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    // A real API server is given a certificate.
+    if text.contains("token:") {
+        let path = cluster.home().join("wrong");
+        std::fs::write(&path, wrong).unwrap();
+        let arguments = ["doctor", "-o", "json", "--kubeconfig", path.to_str().unwrap()];
+        let run = Running::start(cluster.home(), &arguments).end().await.exits(4);
+        finds(&run, "credentials", "problem", "does not accept the credentials");
+        finds(&run, "api-server", "ok", "answers");
+    }
+    let arguments = ["doctor", "--kubeconfig", "nowhere"];
+    Running::start(cluster.home(), &arguments).end().await.exits(4).says("cannot be read");
+    cluster.down().await;
+}
+
+async fn every_right_that_is_missing_is_named(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let agents = cluster.carriers() == "nodeconfigs";
+    let mut lines = Vec::new();
+    for right in rights::of_a_sync(agents, cluster.namespace()) {
+        cluster.sandbox().forbid(&right.verb, &right.resource);
+        lines.push(right.to_string());
+        let run = alone(&cluster, &["-o", "json"]).await.exits(4);
+        let told: Vec<String> = checks(&run, "permission")
+            .iter()
+            .filter(|check| check["verdict"] == "problem")
+            .map(|check| check["subject"].as_str().unwrap().to_owned())
+            .collect();
+        assert!(lines.iter().all(|line| told.contains(line)), "{lines:?}\n{told:?}\n{run}");
+    }
+    cluster.down().await;
+}
+
+async fn an_api_server_that_is_away(start: Start) {
+    let mut cluster = start.pool("a", 1).up().await;
+    cluster.sandbox_mut().crash().await;
+    let run = cluster.run("doctor", &repository(), &["--request-timeout", "1s"]).await.exits(4);
+    run.says("cannot be reached").says("unseen: plan").says("A sync would end with 4");
+    cluster.sandbox_mut().recover().await;
+    cluster.run("doctor", &repository(), &[]).await.exits(0);
+    cluster.down().await;
+}
+
+async fn one_check_that_fails_holds_up_no_other(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    cluster.sandbox().forbid("list", "configmaps");
+    let run = cluster.run("doctor", &repository(), &["-o", "json"]).await.exits(4);
+    finds(&run, "permission", "problem", "list configmaps");
+    finds(&run, "node-ready", "ok", "1 node");
+    finds(&run, "plan", "unknown", "not looked at");
+    cluster.down().await;
+}
+
+async fn looking_writes_nothing(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let before = cluster.written().await;
+    cluster.run("doctor", &repository(), &["-v"]).await.exits(0);
+    assert_eq!(cluster.written().await, before);
+    // The dry run of a patch stores nothing.
+    let writes = cluster.sandbox().writes();
+    assert!(writes.iter().all(|entry| entry.to_string().contains("dryRun=All")), "{writes:?}");
+    cluster.down().await;
+}
+
+async fn a_definition_of_an_earlier_version(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeconfigs.nodecfg.dev";
+    let mut definition = cluster.get(path).await;
+    let version = &mut definition["spec"]["versions"][0];
+    version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"].as_object_mut().unwrap().remove("agent");
+    cluster.patch(path, json!({"spec": {"versions": definition["spec"]["versions"]}})).await;
+    let run = alone(&cluster, &["-o", "json"]).await.exits(0);
+    finds(&run, "definition", "warning", "what agents write to status.agent is lost");
+    cluster.down().await;
+}
+
+async fn an_agent_that_is_silent(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    cluster.sync(&repository(), &[]).await.exits(0);
+    let agent = json!({"version": "0.0.9", "heardAt": "2001-01-01T00:00:00Z"});
+    // The agents live fast here, and are heard of twice a minute.
+    for attempt in 1.. {
+        let path = format!("/apis/nodecfg.dev/v1alpha1/{}/a-1/status", cluster.carriers());
+        cluster.patch(&path, json!({"status": {"agent": agent}})).await;
+        let run = alone(&cluster, &["-o", "json"]).await;
+        if attempt < 5 && checks(&run, "agent-silent").iter().any(|check| check["verdict"] == "ok") {
+            continue;
+        }
+        finds(&run, "agent-silent", "warning", "1 node (a-1)");
+        finds(&run, "agent-version", "note", "0.0.9 on 1 node (a-1)");
+        break;
+    }
+    cluster.down().await;
+}
+
+async fn what_is_not_installed(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let run = alone(&cluster, &["-o", "json"]).await.exits(4);
+    finds(&run, "binding", "problem", "");
+    finds(&run, "definition", "problem", "there is no definition");
+    cluster.down().await;
+}
