@@ -51,6 +51,11 @@ async fn common(cluster: &Cluster, pool: &str) -> Option<String> {
     first
 }
 
+/// What a node says, but for the version of its object: Nodes show signs of life all the time.
+async fn wish(cluster: &Cluster, node: &str) -> State {
+    State { revision: 0, ..cluster.state(node).await }
+}
+
 async fn config_maps(cluster: &Cluster) -> Vec<String> {
     let list = cluster.get(&format!("/api/v1/namespaces/{}/configmaps", cluster.namespace())).await;
     let names =
@@ -92,7 +97,7 @@ async fn a_rollback_is_a_sync_of_one_pool_and_stays(start: Start) {
     cluster.sync(&repository, &[]).await.exits(0);
     let new = common(&cluster, "a").await;
     assert_ne!(old, new);
-    let others = cluster.state("b-1").await;
+    let others = wish(&cluster, "b-1").await;
 
     let before = cluster.written().await;
     let dry = call(&cluster, &["rollback", "a", path(&repository), "--dry-run"]).await.exits(0);
@@ -101,7 +106,7 @@ async fn a_rollback_is_a_sync_of_one_pool_and_stays(start: Start) {
     let run = call(&cluster, &["rollback", "a", path(&repository), "--reason", "pods are evicted"]).await.exits(0);
     run.says("3 converged").says("nodecfg resume a");
     assert_eq!(common(&cluster, "a").await, old);
-    assert_eq!(cluster.state("b-1").await, others, "no other pool is touched");
+    assert_eq!(wish(&cluster, "b-1").await, others, "no other pool is touched");
 
     // No sync of HEAD undoes it.
     let run = cluster.sync(&repository, &[]).await.exits(0);
@@ -186,12 +191,12 @@ async fn a_reset_with_a_repository_keeps_to_its_pools(start: Start) {
     repository.pool("b", "maxPods: 50");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0);
-    let kept = cluster.state("b-1").await;
+    let kept = wish(&cluster, "b-1").await;
     call(&cluster, &["reset", "--pool", "c", "--repo", path(&repository), "--yes"]).await.exits(2).says("pool c");
     let run = call(&cluster, &["reset", "--pool", "a", "--repo", path(&repository), "--yes"]).await.exits(0);
     run.says("at most 2 unavailable at a time");
     assert_eq!(common(&cluster, "a").await, None);
-    assert_eq!(cluster.state("b-1").await, kept);
+    assert_eq!(wish(&cluster, "b-1").await, kept);
     cluster.down().await;
 }
 
