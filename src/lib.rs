@@ -15,6 +15,7 @@ pub mod desired;
 pub mod doctor;
 pub mod document;
 pub mod finding;
+pub mod history;
 pub mod install;
 pub mod judge;
 pub mod kubelet;

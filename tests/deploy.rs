@@ -43,13 +43,15 @@ fn yaml(objects: &[Value]) -> String {
 }
 
 /// The folders of deploy/ that have roles, and what they grant.
-fn roles() -> [(&'static str, Vec<Value>); 6] {
+fn roles() -> [(&'static str, Vec<Value>); 8] {
     [
         ("cron", install::reconciler()),
         ("cron-node", install::reconciler_of_nodes()),
         ("saved-plans", install::saved_plans()),
         ("reader", install::reader()),
         ("reader-node", install::reader_of_nodes()),
+        ("pruner", install::pruner()),
+        ("pruner-node", install::pruner_of_nodes()),
         ("capture", install::capture()),
     ]
 }
@@ -304,8 +306,13 @@ fn deleting_it_deletes_no_namespace() {
 }
 
 #[test]
-fn kustomize_builds_the_readers() {
-    for (folder, roles) in [("reader", install::reader()), ("reader-node", install::reader_of_nodes())] {
+fn kustomize_builds_the_readers_and_pruners() {
+    for (folder, roles) in [
+        ("reader", install::reader()),
+        ("reader-node", install::reader_of_nodes()),
+        ("pruner", install::pruner()),
+        ("pruner-node", install::pruner_of_nodes()),
+    ] {
         let Some(objects) = built(&root().join("deploy").join(folder)) else { return };
         assert_eq!(names(&objects), names(&roles), "{folder}");
     }

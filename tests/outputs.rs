@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Lines};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -16,15 +17,23 @@ const NODECFG: &str = env!("CARGO_BIN_EXE_nodecfg");
 
 /// Kinds of output, by the name of their schema, with the `kind` of a document.
 const KINDS: &[(&str, &str)] = &[
+    ("abort", "Abort"),
     ("agent-pass", "AgentPass"),
     ("agent-status", "AgentStatus"),
+    ("capture", "Capture"),
     ("diff", "Diff"),
     ("doctor", "Doctor"),
     ("error", "Error"),
     ("events", ""),
+    ("code", "CodeExplanation"),
     ("explanation", "Explanation"),
+    ("initialization", "Initialization"),
+    ("history", "History"),
     ("installation", "Installation"),
+    ("pruning", "Pruning"),
+    ("pool-orders", "PoolOrders"),
     ("status", "Status"),
+    ("status-lines", ""),
     ("validation", "Validation"),
 ];
 
@@ -83,6 +92,36 @@ impl Run {
 struct Place {
     home: tempfile::TempDir,
     cluster: Option<Child>,
+}
+
+/// A command that goes on, and is killed at the end.
+struct Watch {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Watch {
+    fn start(place: &Place, arguments: &[&str]) -> Self {
+        let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Its next lines, up to one with this event.
+    fn until(&mut self, event: &str) -> Vec<Value> {
+        let mut read = Vec::new();
+        while read.last().is_none_or(|line: &Value| line["event"] != event) {
+            read.push(serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap());
+        }
+        read
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Drop for Place {
@@ -230,6 +269,8 @@ fn commands_without_a_cluster() {
         place.run(&format!("explain {field}")).is(0, "explanation");
     }
     place.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
+    place.run("explain always-allow").is(0, "code");
+    place.run("explain cluster-forbidden").is(0, "code");
     place.run("explain nonsense").is(2, "error");
     place.run("sync --nonsense").is(2, "error");
     place.run("validate nowhere-at-all").is(3, "validation");
@@ -251,21 +292,48 @@ fn a_rollout_and_everything_that_looks_at_it() {
     let repository = example("repo-layout");
     let place = Place::with_cluster(&["--repo", &repository, "--nodes", "2"]);
     place.run("status").is(0, "status");
+    place.run("capture general-1").is(0, "capture");
+    place.run("capture --pool general --drop-defaults").is(0, "capture");
+    place.run("capture nowhere-1").is(2, "error");
+    place.run("init started").is(0, "initialization");
+    place.run("init started").is(2, "error");
+    place.run("init example --no-cluster").is(0, "initialization");
     place.run(&format!("doctor {repository}")).is(0, "doctor");
     place.run("install --agent daemonset --image agent:1").is(0, "installation");
     let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
     assert!(fresh["cluster"]["plan"].is_string());
     place.run(&format!("sync {repository} --dry-run")).is(0, "diff");
+    let order = |line: &str| place.run(line).is(0, "pool-orders")["pools"][0]["result"].clone();
+    let fleet = fresh["fleet"].as_str().unwrap();
+    assert_eq!(order(&format!("pause gpu --fleet {fleet} --allow-unknown --reason disks")), "paused");
+    assert_eq!(order(&format!("pause gpu --fleet {fleet} --reason fans")), "updated");
+    place.run(&format!("pause nosuch --fleet {fleet} --reason disks")).is(2, "error");
+    let paused = place.run(&format!("diff {repository}")).is(1, "diff");
+    assert!(paused["pools"].as_array().unwrap().iter().any(|pool| pool["rollout"]["pause"]["reason"] == "fans"));
+    place.run(&format!("diff {repository} --out paused.json")).is(1, "diff");
+    assert_eq!(order(&format!("resume gpu --fleet {fleet}")), "resumed");
+    place.run(&format!("sync {repository} --plan paused.json")).are_events(7);
+    let nothing = place.run(&format!("abort --fleet {fleet}")).is(0, "abort");
+    assert_eq!(nothing["result"], "nothingRuns");
     place.run(&format!("diff {repository} --out plan.json")).is(1, "diff");
+    let mut watch = Watch::start(&place, &["status", "--watch", "-o", "json"]);
+    let mut told = watch.until("status");
     let events = place.run(&format!("sync {repository}")).are_events(0);
+    told.extend(watch.until("node"));
+    assert_eq!(told[0]["kind"], "Status");
+    told.iter().for_each(|line| conforms("status-lines", line, "status --watch"));
     for event in ["started", "planned", "configMapCreated", "assigned", "converged", "soaking", "soaked", "finished"] {
         assert!(events.contains(event), "no {event} in {events:?}");
     }
     place.run(&format!("sync {repository}")).are_events(0);
     place.run(&format!("verify {repository}")).are_events(0);
+    place.run("prune --dry-run").is(0, "pruning");
+    place.run("prune --yes").is(0, "pruning");
     // Carried out already.
     place.run(&format!("sync {repository} --plan plan.json")).are_events(7);
     place.run(&format!("diff {repository}")).is(0, "diff");
+    let compared = place.run(&format!("status {repository}")).is(0, "status");
+    assert_eq!(compared["states"].as_object().unwrap().keys().collect::<Vec<_>>(), ["converged"]);
     let status = place.run("status").is(0, "status");
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["verdict"]["state"] == "converged"));
 }
@@ -292,6 +360,8 @@ fn two_revisions_compared() {
     assert_eq!(diff("--rev HEAD~2 --against HEAD~1", 1)["worst"], "drain");
     assert_eq!(diff("--rev HEAD~1 --against HEAD", 1)["changed"], true);
     assert_eq!(diff("--against HEAD", 0)["changed"], false);
+    let history = place.run("history general repository --no-cluster").is(0, "history");
+    assert_eq!(history["revisions"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -263,6 +263,9 @@ const READING: &[Step] = &[
     ("diff --out plan.json", OK),
 ];
 
+/// Deletes what is left of an earlier rollout, while somebody else lets go of it.
+const PRUNING: &[Step] = &[("as-admin sync", OK), ("as-admin reset --all --yes", OK), ("prune --keep 1 --yes", OK)];
+
 /// What one command brought.
 #[derive(Debug)]
 struct Said {
@@ -312,7 +315,7 @@ impl Place {
         let mut nodecfg = Command::new(env!("CARGO_BIN_EXE_nodecfg"));
         nodecfg.env_clear().current_dir(self.home.path()).args(words.split_whitespace());
         nodecfg.args(["--kubeconfig", kubeconfig]);
-        if words != "status" {
+        if ["diff", "sync", "verify"].contains(&words.split(' ').next().unwrap_or_default()) {
             nodecfg.args(["--worktree", "repository"]);
         }
         let output = tokio::task::spawn_blocking(move || nodecfg.output()).await.unwrap().unwrap();
@@ -427,6 +430,16 @@ async fn no_right_of_a_reader_is_for_nothing_where_nodes_carry_assignments() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_reader_is_for_nothing_where_node_configs_do() {
     nothing_can_be_left_out(Character::V1_36, install::reader(), READING, 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_right_of_a_pruner_is_for_nothing_where_nodes_carry_assignments() {
+    nothing_can_be_left_out(Character::V1_21, install::pruner_of_nodes(), PRUNING, 6).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_right_of_a_pruner_is_for_nothing_where_node_configs_do() {
+    nothing_can_be_left_out(Character::V1_36, install::pruner(), PRUNING, 7).await;
 }
 
 #[test]

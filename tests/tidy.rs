@@ -42,6 +42,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
             "src/observed",
             "src/plan",
             "src/rollout",
+            "src/status",
             "src/telemetry/facts.rs",
             "src/telemetry/metrics.rs",
             "src/telemetry/settings.rs",
@@ -69,7 +70,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
         "is pure: time, randomness and the world come in as values",
     ),
     (
-        &["src/judge.rs", "src/observed", "src/plan", "src/rollout"],
+        &["src/judge.rs", "src/observed", "src/plan", "src/rollout", "src/status"],
         &["crate::nodeconfig", "cluster::binding", "Binding::"],
         "must not know where a cluster keeps its assignments",
     ),

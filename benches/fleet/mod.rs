@@ -136,6 +136,7 @@ pub fn options() -> Options {
         allow_empty: false,
         gate: Gate::Strict,
         despite_pause: BTreeSet::new(),
+        scope: nodecfg::plan::Scope::Everything,
     }
 }
 
@@ -208,6 +209,7 @@ pub fn add_config_maps(observed: &mut Observed, ran: &Desired) {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             uid: format!("uid-of-{}", key.name),
+            resource_version: "1".to_owned(),
             fleet: FleetName::new(FLEET).ok(),
             pool: Some(pool.name.clone()),
             content_hash: Some(rendered.hash.to_string()),

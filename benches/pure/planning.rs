@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::Criterion;
 use nodecfg::desired::Desired;
 use nodecfg::observed::Observed;
-use nodecfg::plan::{check, make, membership, questions};
+use nodecfg::plan::{Scope, check, make, membership, questions};
 
 use super::fleet::{NODES, POOLS, add_config_maps, desired, namespace, observed, options};
 
@@ -29,12 +29,12 @@ pub fn planning(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("15,000 nodes in 200 pools");
     group.sample_size(10);
     for (name, observed) in &cases {
-        assert!(check(&plan(&wanted, observed), observed).is_empty());
+        assert!(check(&plan(&wanted, observed), observed, &Scope::Everything).is_empty());
         group.bench_function(format!("plan and check, {name}"), |bencher| {
             bencher.iter(|| {
                 black_box(questions(&wanted, observed, &namespace()));
                 let plan = plan(&wanted, observed);
-                black_box(check(&plan, observed));
+                black_box(check(&plan, observed, &Scope::Everything));
                 plan
             });
         });
@@ -43,7 +43,7 @@ pub fn planning(criterion: &mut Criterion) {
     group.bench_function("membership", |bencher| bencher.iter(|| black_box(membership(&wanted, &busiest.nodes))));
     group.bench_function("plan", |bencher| bencher.iter(|| plan(&wanted, busiest)));
     let planned = plan(&wanted, busiest);
-    group.bench_function("check", |bencher| bencher.iter(|| black_box(check(&planned, busiest))));
+    group.bench_function("check", |bencher| bencher.iter(|| black_box(check(&planned, busiest, &Scope::Everything))));
     group.finish();
 }
 

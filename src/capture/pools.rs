@@ -71,10 +71,10 @@ pub fn sort(nodes: &BTreeMap<NodeName, Node>, label: Option<&str>) -> (String, V
     for (picks, node) in picks {
         sorted.entry(picks).or_default().insert(node.clone());
     }
-    let mut taken = BTreeSet::new();
+    let (mut taken, alone) = (BTreeSet::new(), sorted.len() == 1);
     let mut groups: Vec<Group> = sorted
         .into_iter()
-        .filter_map(|(picks, nodes)| Some(Group { name: named(&picks, &mut taken)?, picks, nodes }))
+        .filter_map(|(picks, nodes)| Some(Group { name: named(&picks, alone, &mut taken)?, picks, nodes }))
         .collect();
     groups.sort_by(|a, b| a.name.cmp(&b.name));
     (key, groups)
@@ -116,7 +116,7 @@ fn by_role(nodes: &BTreeMap<NodeName, Node>) -> (String, Vec<(Picks, &NodeName)>
 }
 
 /// A name that no other pool has.
-fn named(picks: &Picks, taken: &mut BTreeSet<PoolName>) -> Option<PoolName> {
+fn named(picks: &Picks, alone: bool, taken: &mut BTreeSet<PoolName>) -> Option<PoolName> {
     let wish = match picks {
         Picks::ByName(name) => {
             taken.insert(name.clone());
@@ -125,7 +125,7 @@ fn named(picks: &Picks, taken: &mut BTreeSet<PoolName>) -> Option<PoolName> {
         Picks::Label(_, value) => value.clone(),
         Picks::Marked(role, _) => role.trim_start_matches(ROLE).to_owned(),
         Picks::Without(keys) if keys.iter().any(|key| key.starts_with(ROLE)) => "workers".to_owned(),
-        Picks::Without(keys) if keys.iter().any(|key| key == POOL_LABEL) => "nodes".to_owned(),
+        Picks::Without(_) if alone => "nodes".to_owned(),
         Picks::Without(_) => "others".to_owned(),
     };
     let plain: String =

@@ -59,7 +59,8 @@ pub(super) fn side(repository: &RepositoryArgs, loaded: &Loaded) -> Side {
     side_of(&loaded.snapshot, repository.rev.clone())
 }
 
-fn side_of(snapshot: &Snapshot, name: Option<String>) -> Side {
+/// The same of a revision that was read by name.
+pub(super) fn side_of(snapshot: &Snapshot, name: Option<String>) -> Side {
     match (&snapshot.commit, snapshot.source) {
         (Some(commit), Source::Commit) => {
             Side::Revision { name, commit: commit.clone(), signer: snapshot.signer.clone() }

@@ -23,8 +23,23 @@ const MOST: usize = 500;
 /// The options that say which cluster it is.
 const CLUSTER: [&str; 4] = ["--kubeconfig", "--context", "--namespace", "-n"];
 
+/// The program, with proposals wherever a command takes a POOL, a NODE or the PAGE of the manual.
+pub(super) fn proposing() -> clap::Command {
+    propose(Cli::command())
+}
+
+fn propose(command: clap::Command) -> clap::Command {
+    let with = |arg: clap::Arg| match arg.get_value_names().and_then(<[_]>::first).map(|name| name.as_str()) {
+        Some("POOL") => arg.add(pools()),
+        Some("NODE") => arg.add(nodes()),
+        Some("PAGE") => arg.add(pages()),
+        _ => arg,
+    };
+    command.mut_args(with).mut_subcommands(propose)
+}
+
 /// Proposes pools: those of the repository that the current folder is in, or else those that have ConfigMaps in the cluster.
-pub(super) fn pools() -> ArgValueCompleter {
+fn pools() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let lying_there = std::env::current_dir().map(|folder| pools_around(&folder)).unwrap_or_default();
         candidates(current, if lying_there.is_empty() { of_cluster(What::Pools) } else { lying_there })
@@ -32,12 +47,12 @@ pub(super) fn pools() -> ArgValueCompleter {
 }
 
 /// Proposes nodes of the cluster.
-pub(super) fn nodes() -> ArgValueCompleter {
+fn nodes() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| candidates(current, of_cluster(What::Nodes)))
 }
 
 /// Proposes manual pages.
-pub(super) fn pages() -> ArgValueCompleter {
+fn pages() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| candidates(current, man::names(Cli::command()).into_iter().collect()))
 }
 
@@ -55,7 +70,7 @@ fn pools_around(folder: &Path) -> BTreeSet<String> {
     let Some(pools) = root.and_then(|root| root.join("pools").read_dir().ok()) else { return BTreeSet::new() };
     pools
         .filter_map(Result::ok)
-        .filter(|pool| pool.path().join("pool.yaml").is_file())
+        .filter(|pool| ["pool.yaml", "kubelet.yaml"].iter().any(|file| pool.path().join(file).is_file()))
         .filter_map(|pool| pool.file_name().into_string().ok())
         .collect()
 }

@@ -159,6 +159,7 @@ impl Args {
                         allow_empty: false,
                         gate,
                         despite_pause: BTreeSet::new(),
+                        scope: plan::Scope::Everything,
                     };
                     Some(plan::make(&desired, observed, &options))
                 }

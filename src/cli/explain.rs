@@ -1,19 +1,23 @@
-//! `nodecfg explain`: what a field of KubeletConfiguration is.
+//! `nodecfg explain`: what a field of KubeletConfiguration is, or what the code of a finding or an error means.
 
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::kubelet::Minor;
 use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
+use crate::report::coded::{self, Coded};
+use crate::report::document::Document;
 use crate::report::{self, Format, field};
 
-/// Explain a field of KubeletConfiguration, as `kubectl explain` does for resources.
+/// Explain a field of KubeletConfiguration, as `kubectl explain` does for resources; or the code of a finding or an error.
 ///
 /// Says what it does, its type and default, what it may be, which kubelets have it, its feature gate, the kubelet's rules
-/// for it, and what a change of it does to a running node. Without a field, lists them all.
+/// for it, and what a change of it does to a running node. Without a field, lists them all. Of a code: what it means, why
+/// that is so, and what to do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The field: its path with dots, also into lists and maps, or featureGates.NAME.
+    /// The field: its path with dots, also into lists and maps, or featureGates.NAME. Or a code.
+    #[arg(value_name = "FIELD|CODE")]
     field: Option<String>,
     /// Show the fields of its fields too, names and types alone.
     #[arg(long)]
@@ -28,17 +32,40 @@ Examples:
   nodecfg explain evictionHard
   nodecfg explain logging --recursive
   nodecfg explain registerWithTaints.effect
-  nodecfg explain featureGates.NodeSwap --kubernetes-version 1.29";
+  nodecfg explain featureGates.NodeSwap --kubernetes-version 1.29
+  nodecfg explain cluster-forbidden";
 
 pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let asked = args.field.as_deref().unwrap_or_default();
+    if let Some(coded) = coded::explain(asked) {
+        return write(&coded, format, terminal);
+    }
+    // No field has a hyphen in its name, and many codes have.
+    if asked.contains('-') && !asked.contains('.') {
+        let help = match coded::nearest_code(asked) {
+            Some(near) => format!("is it {near}?"),
+            None => "docs/findings.md lists the codes of findings; those of errors are in -o json".to_owned(),
+        };
+        return Err(Failure::usage(format!("no finding and no error has the code {asked}"), help));
+    }
     let minor = args.kubernetes_version.unwrap_or(NEWEST_RELEASED);
-    let explanation = field::explain(args.field.as_deref().unwrap_or_default(), minor, args.recursive)
-        .map_err(|absent| Failure::usage(absent.message, absent.help))?;
+    let explanation =
+        field::explain(asked, minor, args.recursive).map_err(|absent| Failure::usage(absent.message, absent.help))?;
     match format {
         Format::Text => field::text(&mut terminal.out, &explanation, minor)?,
         Format::Markdown => field::markdown(&mut terminal.out, &explanation, minor)?,
         Format::Json => report::json(&mut terminal.out, &field::document(&explanation, minor)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &field::document(&explanation, minor)?)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn write(coded: &Coded, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    match format {
+        Format::Text => coded::text(&mut terminal.out, coded)?,
+        Format::Markdown => coded::markdown(&mut terminal.out, coded)?,
+        Format::Json => report::json(&mut terminal.out, &Document::value(coded)?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(coded)?)?,
     }
     Ok(Exit::Done)
 }

@@ -27,7 +27,7 @@ const HEADING: &str = "Remote repositories";
 pub(super) struct GitArgs {
     /// Folder of the configuration within the repository [default: its root]
     #[arg(long = "path", value_name = "FOLDER", value_parser = Folder::parse, hide_default_value = true)]
-    folder: Option<Folder>,
+    pub(super) folder: Option<Folder>,
     /// Where to keep what was fetched [default: $NODECFG_CACHE_DIR, $XDG_CACHE_HOME/nodecfg or ~/.cache/nodecfg]
     #[arg(long, value_name = "DIR", help_heading = HEADING)]
     git_cache: Option<PathBuf>,

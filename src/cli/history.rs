@@ -1,17 +1,77 @@
 //! `nodecfg history`: the revisions of a pool, and the nodes on each.
 
-use super::cluster_args::ClusterArgs;
+use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
+use super::past::Past;
+use super::repository_args::RepositoryArgs;
 use super::{Exit, Failure, Terminal};
-use crate::report::Format;
+use crate::cluster::observe::look;
+use crate::history::{Subject, Whereabouts};
+use crate::names::{CommitId, PoolName};
+use crate::report::history::{self as shown, History};
+use crate::report::{self, Format};
+use crate::repository::history::known;
 
 /// Show the revisions of a pool's configuration, and the nodes on each.
+///
+/// Lists the commits along first parents that changed what the pool's nodes shall run, newest first, with the ConfigMap of each
+/// and how many nodes are on it. Changes nothing. A revision that is invalid is listed as such.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    /// The pool.
+    #[arg(value_name = "POOL")]
+    pool: PoolName,
+    #[command(flatten)]
+    pub(super) repository: RepositoryArgs,
+    /// How many revisions to show.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// Ask no cluster: the revisions alone.
+    #[arg(long)]
+    no_cluster: bool,
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[command(flatten)]
+    binding: BindingArgs,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg history gpu                what changed, and where its nodes are
+  nodecfg history gpu --no-cluster   from the repository alone
+  nodecfg rollback gpu --dry-run     what going back to the one before would do";
+
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let _ = (&args.cluster, format, terminal);
-    Err(Failure::usage("not there yet", "wait"))
+    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let Past { mut revisions, end, draft, snapshot } =
+        Past::read(&args.repository, &args.pool, limit, terminal).await?;
+    let Some(fleet) = draft.desired.as_ref().map(|desired| desired.fleet.clone()) else {
+        return Err(Failure::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) });
+    };
+    let desired = draft.desired.as_ref().filter(|desired| desired.pools.contains_key(&args.pool));
+    let whereabouts: Option<Whereabouts> = if args.no_cluster {
+        None
+    } else {
+        let reader = args.cluster.reader(label_keys_of(desired)).await?;
+        let reader = args.binding.bind(reader).await?;
+        let namespace = match &draft.desired {
+            Some(desired) => args.cluster.namespace(desired, &reader)?,
+            None => return Err(Failure::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) }),
+        };
+        let observed = look(&reader, Some(namespace.as_str())).await?;
+        let commits = observed.config_maps.values().filter_map(|map| CommitId::new(map.commit.clone()?).ok());
+        let known = known(&args.repository.history_options()?, commits)
+            .map_err(|error| Failure::Repository(Box::new(error)))?;
+        let subject = Subject { fleet: &fleet, pool: &args.pool, namespace: &namespace, desired };
+        Some(subject.find(&mut revisions, &observed, &known))
+    };
+    let (whole, note) = (shown::note(end).is_none(), shown::note(end));
+    let history = History { fleet, pool: args.pool.clone(), revisions, whole, note, whereabouts };
+    match format {
+        Format::Text => shown::text(&mut terminal.out, &history, terminal.out_width)?,
+        Format::Markdown => shown::markdown(&mut terminal.out, &history)?,
+        Format::Json => report::json(&mut terminal.out, &shown::document(&history)?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &shown::document(&history)?)?,
+    }
+    Ok(Exit::Done)
 }

@@ -392,7 +392,14 @@ fn pause_what_would_change(
     namespace: &NamespaceName,
 ) -> bool {
     let namespace = desired.namespace.clone().unwrap_or_else(|| namespace.clone());
-    let options = plan::Options { namespace, take_over: false, allow_empty: true, gate: Gate::Strict };
+    let options = plan::Options {
+        namespace,
+        take_over: false,
+        allow_empty: true,
+        gate: Gate::Strict,
+        despite_pause: BTreeSet::new(),
+        scope: plan::Scope::Everything,
+    };
     let plan = match plan::make(desired, observed, &options) {
         Ok(plan) => plan,
         Err(problems) => {

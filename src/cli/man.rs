@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use clap_mangen::Man;
 
-use super::{Cli, Exit, Failure, Terminal, complete, exit};
+use super::{Cli, Exit, Failure, Terminal, exit};
 use crate::spelling::nearest;
 
 /// Print a manual page, or write them all to a folder.
@@ -14,7 +14,7 @@ use crate::spelling::nearest;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// Which page: a command, or several words of one joined with hyphens. Of nodecfg itself, if none is named.
-    #[arg(add = complete::pages())]
+    #[arg(value_name = "PAGE")]
     page: Option<String>,
     /// Write all pages to this folder, one file each: nodecfg.1, nodecfg-sync.1 and so on.
     #[arg(long, value_name = "FOLDER", conflicts_with = "page")]
@@ -84,9 +84,7 @@ pub(super) fn names(command: clap::Command) -> Vec<String> {
 fn commands(mut program: clap::Command) -> Vec<clap::Command> {
     fn add(command: &clap::Command, all: &mut Vec<clap::Command>) {
         all.push(command.clone());
-        for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
-            add(command, all);
-        }
+        visible(command).for_each(|command| add(command, all));
     }
     program.build();
     let mut all = Vec::new();
@@ -96,41 +94,50 @@ fn commands(mut program: clap::Command) -> Vec<clap::Command> {
 
 fn pages(program: clap::Command) -> Vec<Page> {
     let commands = commands(program);
-    let names: Vec<String> = commands.iter().map(name).collect();
-    let page = |command: clap::Command| {
-        let name = name(&command);
-        // The pages of the commands below, or that above.
-        let related = |other: &&String| {
-            other.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('-') && !rest[1..].contains('-'))
-                || name.rsplit_once('-').is_some_and(|(above, _)| above == other.as_str())
-        };
-        let see_also: Vec<&str> = names.iter().filter(related).map(String::as_str).collect();
-        Page { text: text(&name, command, &see_also), name }
+    let related = |command: &clap::Command| -> Vec<String> {
+        let below = visible(command).map(name);
+        let is_above = |other: &&clap::Command| visible(other).any(|below| name(below) == name(command));
+        commands.iter().filter(is_above).map(name).chain(below).collect()
     };
-    commands.into_iter().map(page).collect()
+    commands.iter().map(|command| Page { name: name(command), text: text(command, &related(command)) }).collect()
+}
+
+fn visible(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+    command.get_subcommands().filter(|command| !command.is_hide_set())
 }
 
 fn name(command: &clap::Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-fn text(name: &str, command: clap::Command, see_also: &[&str]) -> String {
+fn text(command: &clap::Command, see_also: &[String]) -> String {
     let notes = command.get_after_long_help().or_else(|| command.get_after_help()).map(ToString::to_string);
     let has_commands = command.has_subcommands();
     let version = concat!("nodecfg ", env!("CARGO_PKG_VERSION"));
     // No date: the same program has the same pages.
-    let man =
-        Man::new(command).title(name.to_uppercase()).section("1").date("").source(version).manual("nodecfg manual");
+    let man = Man::new(command.clone());
+    let title = name(command).to_uppercase();
+    let mut text = format!(".TH \"{}\" \"1\" \"\" \"{version}\" \"nodecfg manual\"\n", escaped(&title));
     let mut bytes = Vec::new();
     // A vector takes all that is written to it.
     let _ = man
-        .render_title(&mut bytes)
-        .and_then(|()| man.render_name_section(&mut bytes))
+        .render_name_section(&mut bytes)
         .and_then(|()| man.render_synopsis_section(&mut bytes))
         .and_then(|()| man.render_description_section(&mut bytes))
         .and_then(|()| man.render_options_section(&mut bytes))
         .and_then(|()| if has_commands { man.render_subcommands_section(&mut bytes) } else { Ok(()) });
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    // Each section begins with how an apostrophe is written; once is enough.
+    let mut known = Vec::new();
+    for line in String::from_utf8_lossy(&bytes).lines() {
+        let defines = line.starts_with(".ie ") || line.starts_with(".el ");
+        if !defines || !known.contains(&line.to_owned()) {
+            text.push_str(line);
+            text.push('\n');
+        }
+        if defines {
+            known.push(line.to_owned());
+        }
+    }
     for (title, lines) in notes.iter().flat_map(|notes| sections(notes)).filter(|(title, _)| title != EXITS) {
         section(&mut text, &title, &lines);
     }

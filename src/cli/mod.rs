@@ -18,6 +18,7 @@ mod capture;
 mod cluster_args;
 mod complete;
 mod completions;
+mod confirm;
 mod crd;
 mod diff;
 mod doctor;
@@ -36,9 +37,11 @@ mod man;
 mod observe;
 mod order_args;
 mod output;
+mod past;
 mod pause;
 mod plan_file;
 mod prune;
+mod reconcile;
 mod reports;
 mod repository_args;
 mod reset;
@@ -89,6 +92,17 @@ pub struct Cli {
     command: Command,
 }
 
+impl Cli {
+    /// clap sees a contradiction only where both options stand on the same side of the command's name.
+    fn consistent(self) -> Result<Self, clap::Error> {
+        if self.quiet && self.verbose > 0 {
+            let message = "the argument '--quiet' cannot be used with '--verbose'";
+            return Err(Self::command().error(clap::error::ErrorKind::ArgumentConflict, message));
+        }
+        Ok(self)
+    }
+}
+
 /// What every command takes.
 const GLOBAL: &str = "Global options";
 
@@ -127,6 +141,8 @@ impl Command {
             Self::Diff(args) => Some(("diff", &args.reports)),
             Self::Sync(args) => Some(("sync", &args.reports)),
             Self::Verify(args) => Some(("verify", &args.reports)),
+            Self::Status(args) => Some(("status", &args.reports)),
+            Self::Rollback(args) => Some(("rollback", &args.reports)),
             _ => None,
         }
     }
@@ -137,6 +153,8 @@ impl Command {
             Self::Diff(args) => Some(args.repository.root()),
             Self::Sync(args) => Some(args.repository.root()),
             Self::Verify(args) => Some(args.repository.root()),
+            Self::History(args) => Some(args.repository.root()),
+            Self::Rollback(args) => Some(args.repository.root()),
             _ => None,
         }
     }
@@ -157,11 +175,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     // A shell that completes a line asks by the environment. Whatever else that variable may say is no such question.
     let folder = std::env::current_dir().ok();
-    let completing = CompleteEnv::with_factory(Cli::command).var(completions::VARIABLE).bin("nodecfg");
+    let completing = CompleteEnv::with_factory(complete::proposing).var(completions::VARIABLE).bin("nodecfg");
     if completing.try_complete(arguments.clone(), folder.as_deref()).unwrap_or(false) {
         return Exit::Done.report();
     }
-    let cli = match Cli::command().try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches))
+    let cli = match Cli::command()
+        .try_get_matches_from(&arguments)
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .and_then(Cli::consistent)
     {
         Ok(cli) => cli,
         Err(error) => {
@@ -247,7 +268,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Resume(args) => block_on(run::unless_ended(resume::run(&args, format?, terminal))),
         Command::Abort(args) => block_on(run::unless_ended(abort::run(&args, format?, terminal))),
         Command::Reset(args) => block_on(run::unless_ended(reset::run(&args, format?, cli.verbose, terminal))),
-        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, terminal))),
+        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, cli.verbose, terminal))),
         Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
         Command::Agent(args) => block_on_one(agent::run(*args, format?, terminal)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),

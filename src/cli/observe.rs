@@ -12,7 +12,7 @@ use crate::cluster::{ClusterError, ClusterReader, observe};
 use crate::finding::Gate;
 use crate::names::{FleetName, NamespaceName};
 use crate::observed::{Observed, Orders};
-use crate::plan::{self, Options, Plan};
+use crate::plan::{self, Options, Plan, Scope};
 use crate::report::{Format, findings};
 use crate::telemetry::spans;
 
@@ -87,7 +87,7 @@ pub(super) async fn plan(
     let plan = spans::stage("plan")
         .in_scope(|| plan::make(desired, &observed, &options))
         .map_err(|problems| Failure::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })?;
-    let violations = plan::check(&plan, &observed);
+    let violations = plan::check(&plan, &observed, &options.scope);
     if violations.is_empty() { Ok(Planned { plan, observed, options }) } else { Err(Failure::Violations(violations)) }
 }
 
@@ -105,6 +105,6 @@ pub(super) struct Allowances {
 impl Allowances {
     pub(super) fn options(self, namespace: NamespaceName, gate: Gate) -> Options {
         let (take_over, allow_empty) = (self.take_over, self.allow_empty);
-        Options { namespace, take_over, allow_empty, gate, despite_pause: BTreeSet::new() }
+        Options { namespace, take_over, allow_empty, gate, despite_pause: BTreeSet::new(), scope: Scope::Everything }
     }
 }

@@ -1,17 +1,171 @@
 //! `nodecfg prune`: deletes ConfigMaps that nothing refers to.
 
-use super::cluster_args::ClusterArgs;
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::cluster_args::{BindingArgs, ClusterArgs};
+use super::confirm::ConfirmArgs;
+use super::fleet_args::FleetArgs;
+use super::reconcile::LockArgs;
 use super::{Exit, Failure, Terminal};
-use crate::report::Format;
+use crate::cluster::lease::HeldLock;
+use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
+use crate::names::PoolName;
+use crate::observed::{Deletion, ManagedConfigMap};
+use crate::plan::{PruneOptions, PrunePlan, check_prune, prune};
+use crate::report::pruning::{self, Pruning};
+use crate::report::{self, Format, count, progress};
+use crate::spelling::nearest;
+
+/// How many ConfigMaps are deleted at a time.
+const AT_A_TIME: usize = 8;
 
 /// Delete the ConfigMaps of a fleet that nothing refers to any more.
+///
+/// Kept are those that the spec or the status of any Node or NodeConfig names (assigned, active, last known good), the newest of
+/// each pool, and whatever is not clearly this fleet's. Asks before it deletes; what somebody changes meanwhile stays. Needs no
+/// repository.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    /// How many ConfigMaps of each pool to keep, the newest, whether something refers to them or not.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    keep: u32,
+    /// Only those of this pool. May be given several times.
+    #[arg(long, value_name = "POOL")]
+    pool: Vec<PoolName>,
+    /// Show what would be deleted, and delete nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    lock: LockArgs,
+    #[command(flatten)]
+    fleet: FleetArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[command(flatten)]
+    binding: BindingArgs,
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let _ = (&args.cluster, format, terminal);
-    Err(Failure::usage("not there yet", "wait"))
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg prune --dry-run     what would be deleted, and why the rest is kept (-v)
+  nodecfg prune --keep 10     the newest ten of each pool stay
+  nodecfg prune --yes         without being asked, as in a job";
+
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    if !args.dry_run {
+        args.confirm.possible()?;
+    }
+    let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
+    let reader = args.binding.bind(reader).await?;
+    let (fleet, namespace) = args.fleet.find(&args.cluster, &reader).await?;
+    if matches!(format, Format::Text | Format::Markdown) {
+        writeln!(terminal.err, "fleet {fleet} {}\n", progress::place(Some(&namespace), reader.server()))?;
+    }
+    let keep = usize::try_from(args.keep).unwrap_or(usize::MAX);
+    let options = PruneOptions { fleet, namespace, keep, pools: args.pool.iter().cloned().collect() };
+    let seen = look(&reader, &options).await?;
+    args.know_pools(&seen.maps, &options)?;
+    let shown = Pruning::of(&seen.plan, options.fleet.clone(), options.namespace.clone(), keep);
+    if args.dry_run || seen.plan.delete.is_empty() {
+        write(&shown, format, verbose, terminal)?;
+        return Ok(Exit::Done);
+    }
+    if matches!(format, Format::Text) {
+        write(&shown, format, verbose, terminal)?;
+    }
+    let number = count(seen.plan.delete.len(), "ConfigMap");
+    args.confirm.ask(&format!("Delete {number} of fleet {}?", options.fleet), terminal).await?;
+    let lock = args.lock.take(&reader, &options.namespace, &options.fleet).await?;
+    let (ends, result) = delete(&reader, &lock, &seen.plan, &options).await;
+    lock.release().await;
+    let done = shown.done(&ends);
+    if matches!(format, Format::Text) {
+        writeln!(terminal.out)?;
+    }
+    // What was done before something failed is told all the same, unless the failure takes the place of the document.
+    if result.is_ok() || matches!(format, Format::Text | Format::Markdown) {
+        write(&done, format, verbose, terminal)?;
+    }
+    result.map(|()| Exit::Done)
+}
+
+impl Args {
+    /// A pool that has no ConfigMaps is a typing error, or has been pruned; either way there is nothing to do that was asked for.
+    fn know_pools(&self, maps: &[ManagedConfigMap], options: &PruneOptions) -> Result<(), Failure> {
+        let ours = maps.iter().filter(|map| map.fleet.as_ref() == Some(&options.fleet));
+        let known: BTreeSet<&PoolName> = ours.filter_map(|map| map.pool.as_ref()).collect();
+        let Some(unknown) = self.pool.iter().find(|pool| !known.contains(pool)) else { return Ok(()) };
+        let near = nearest(unknown.as_str(), known.iter().map(|pool| pool.as_str()));
+        Err(Failure::usage(
+            format!("fleet {} has no ConfigMaps of a pool {unknown}", options.fleet),
+            near.map_or_else(
+                || "leave --pool out to prune those of all pools".to_owned(),
+                |near| format!("did you mean {near}?"),
+            ),
+        ))
+    }
+}
+
+/// What there is, and what of it can go.
+struct Seen {
+    maps: Vec<ManagedConfigMap>,
+    plan: PrunePlan,
+}
+
+/// Looks at the cluster: at ConfigMaps first, so that what comes to be referred to meanwhile is seen.
+async fn look(reader: &ClusterReader, options: &PruneOptions) -> Result<Seen, Failure> {
+    let maps = reader.list_config_maps(options.namespace.as_str()).await?;
+    let references = reader.references().await?;
+    let plan = prune(&maps, &references, options);
+    let violations = check_prune(&plan, &maps, &references, options);
+    if violations.is_empty() { Ok(Seen { maps, plan }) } else { Err(Failure::Violations(violations)) }
+}
+
+/// Deletes what was shown and, looked at again under the lock, can still go. Stops at the first error.
+async fn delete(
+    reader: &ClusterReader,
+    lock: &HeldLock,
+    shown: &PrunePlan,
+    options: &PruneOptions,
+) -> (BTreeMap<String, Deletion>, Result<(), Failure>) {
+    let mut ends = BTreeMap::new();
+    let seen = match look(reader, options).await {
+        Ok(seen) => seen,
+        Err(failure) => return (ends, Err(failure)),
+    };
+    let (doomed, changed): (Vec<_>, Vec<_>) =
+        shown.delete.iter().partition(|map| seen.plan.delete.iter().any(|still| still == *map));
+    for map in changed {
+        let there = seen.maps.iter().any(|other| other.name == map.name);
+        ends.insert(map.name.clone(), if there { Deletion::Changed } else { Deletion::Gone });
+    }
+    let writer = ClusterWriter::new(reader.clone(), lock);
+    let one = |map: &ManagedConfigMap| {
+        let (writer, map) = (writer.clone(), map.clone());
+        async move { writer.delete_config_map(&map).await.map(|end| (map.name, end)) }
+    };
+    let mut deletions = stream::iter(doomed.into_iter().map(one)).buffer_unordered(AT_A_TIME);
+    let result: Result<(), ClusterError> = async {
+        while let Some((name, end)) = deletions.try_next().await? {
+            ends.insert(name, end);
+        }
+        Ok(())
+    }
+    .await;
+    (ends, result.map_err(Failure::from))
+}
+
+fn write(pruning: &Pruning, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<(), Failure> {
+    match format {
+        Format::Text => pruning::text(&mut terminal.out, pruning, verbose > 0)?,
+        Format::Markdown => pruning::markdown(&mut terminal.out, pruning)?,
+        Format::Json => report::json(&mut terminal.out, &pruning::document(pruning)?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &pruning::document(pruning)?)?,
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ use super::terminal::Terminal;
 use crate::desired::{Built, Checks, Desired, Kubelets, build};
 use crate::finding::{Finding, Gate};
 use crate::kubelet::Minor;
-use crate::repository::Snapshot;
+use crate::repository::{OpenOptions, Snapshot};
 use crate::telemetry::spans;
 
 /// The repository to read.
@@ -72,6 +72,29 @@ impl RepositoryArgs {
         self.which().root()
     }
 
+    /// What to walk for its history: a clone on this machine.
+    pub(super) fn history_options(&self) -> Result<OpenOptions, Failure> {
+        if let Some(address) = self.which().remote()? {
+            return Err(Failure::usage(
+                format!("the history of a pool is read from a clone, and {address} is on a server"),
+                "clone it, and name the folder; `nodecfg rollback --to REV` needs no history",
+            ));
+        }
+        if self.worktree {
+            return Err(Failure::usage(
+                "--worktree is about files that need not be committed, and a history is made of commits",
+                "leave it out",
+            ));
+        }
+        Ok(OpenOptions {
+            path: self.path.clone(),
+            folder: self.git.folder.clone().unwrap_or_default(),
+            revision: self.rev.clone(),
+            worktree: false,
+            signers: None,
+        })
+    }
+
     /// How strict nodecfg is beyond the kubelet.
     pub(super) fn gate(&self) -> Gate {
         if self.lenient { Gate::Lenient } else { Gate::Strict }
@@ -88,6 +111,12 @@ impl RepositoryArgs {
         let signers = SignersArgs::default();
         let other = Self { rev: Some(revision.to_owned()), worktree: false, signers, ..self.clone() };
         other.load(terminal).await
+    }
+
+    /// The files of another revision of the same folder, signed as this one must be: it is rolled out in its place.
+    pub(super) async fn load_signed(&self, revision: &str, terminal: &mut Terminal) -> Result<Snapshot, Failure> {
+        let other = Self { rev: Some(revision.to_owned()), worktree: false, ..self.clone() };
+        other.snapshot(terminal).await
     }
 
     fn loaded(&self, snapshot: Snapshot) -> Result<Loaded, Failure> {

@@ -1,17 +1,223 @@
 //! `nodecfg reset`: nodes back to their local configuration.
 
-use super::cluster_args::ClusterArgs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
+use super::confirm::ConfirmArgs;
+use super::fleet_args::FleetArgs;
+use super::observe::{Allowances, warn};
+use super::reconcile::{PaceArgs, Reconciliation};
+use super::reports::ReportArgs;
+use super::repository_args::{Loaded, RepositoryArgs};
+use super::run::{self, Purpose};
 use super::{Exit, Failure, Terminal};
-use crate::report::Format;
+use crate::cluster::observe::look;
+use crate::cluster::{ClusterReader, LabelKeys};
+use crate::desired::{Desired, LabelSelector, MaxUnavailable, PoolTarget, parse_selector};
+use crate::finding::Gate;
+use crate::names::{NamespaceName, NodeName, PoolName};
+use crate::observed::{Node, Observed};
+use crate::plan::{Choice, Options, Scope, chosen, membership, pools_of_nodes};
+use crate::report::{Format, count, progress};
+use crate::repository::Snapshot;
+use crate::review::Side;
 
 /// Point nodes back at the configuration that they were provisioned with.
+///
+/// Takes away what nodecfg has pointed them at, within the budget, and waits until each runs its own again. Without --repo, a
+/// node's pool is that of the ConfigMap it is on, and one node of a pool goes at a time. The next sync points the nodes back,
+/// unless their pools are paused (nodecfg pause) or local in git (spec.kubelet.local: true). Asks before it changes anything.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    /// Nodes to reset.
+    #[arg(value_name = "NODE")]
+    nodes: Vec<NodeName>,
+    /// Reset the nodes of this pool. May be given several times.
+    #[arg(long, value_name = "POOL")]
+    pool: Vec<PoolName>,
+    /// Reset the nodes with such labels, as kubectl takes them: `zone=a,!gpu`.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector)]
+    selector: Option<LabelSelector>,
+    /// Reset the nodes of all pools of the fleet.
+    #[arg(long)]
+    all: bool,
+    /// Take the pools and their budgets from HEAD of this repository.
+    #[arg(long, value_name = "REPO")]
+    repo: Option<PathBuf>,
+    /// How many nodes of a pool may be unavailable at a time, instead of 1, or of what the repository says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_unavailable: Option<u32>,
+    /// Also reset nodes that point at ConfigMaps of others.
+    #[arg(long)]
+    take_over: bool,
+    /// Show the plan and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    pace: PaceArgs,
+    #[command(flatten)]
+    fleet: FleetArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[command(flatten)]
+    binding: BindingArgs,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg reset node-7 --dry-run      what would be done
+  nodecfg reset --pool gpu            one node at a time, once it is confirmed
+  nodecfg reset --all --repo . --yes  with the budgets of the repository, without being asked";
+
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let _ = (&args.cluster, format, verbose, terminal);
-    Err(Failure::usage("not there yet", "wait"))
+    let choice = args.choice()?;
+    if !args.dry_run {
+        run::require_stream_format(format)?;
+        args.confirm.possible()?;
+    }
+    let repository = match &args.repo {
+        Some(path) => {
+            let loaded = RepositoryArgs::of(path).load(terminal).await?;
+            warn(&loaded, verbose, terminal)?;
+            Some(loaded)
+        }
+        None => None,
+    };
+    let reader = args.cluster.reader(args.label_keys(repository.as_ref())).await?;
+    let reader = args.binding.bind(reader).await?;
+    let (loaded, namespace, observed) = args.pools(repository, &reader).await?;
+    let text = matches!(format, Format::Text | Format::Markdown);
+    let scene = run::scene(&loaded, &namespace, reader.server());
+    if text {
+        let place = progress::place(Some(&namespace), reader.server());
+        writeln!(terminal.err, "fleet {} back to local configuration {place}\n", loaded.desired.fleet)?;
+    } else {
+        run::open(&scene, format, (!args.dry_run).then_some(&ReportArgs::default()), terminal)?;
+    }
+    let nodes = args.chosen(&choice, &loaded.desired, &observed)?;
+    if text && !Args::has_any(&nodes, &loaded.desired, &observed) {
+        writeln!(
+            terminal.err,
+            "Nothing to reset: these nodes run their local configuration already, or are on ConfigMaps of others."
+        )?;
+        return Ok(Exit::Done);
+    }
+    let gate = if args.repo.is_some() { Gate::Strict } else { Gate::Lenient };
+    let options = Options {
+        scope: Scope::Nodes(nodes),
+        despite_pause: loaded.desired.pools.keys().cloned().collect(),
+        ..Allowances { take_over: args.take_over, allow_empty: true }.options(namespace, gate)
+    };
+    let reconciliation = Reconciliation {
+        purpose: Purpose::Reset,
+        loaded: &loaded,
+        side: Side::WorkingTree,
+        scene: &scene,
+        reader: &reader,
+        meeting: None,
+        options,
+        pause: None,
+        pace: &args.pace,
+        reports: &ReportArgs::default(),
+        format,
+        verbose,
+    };
+    if args.dry_run {
+        return reconciliation.preview(terminal).await;
+    }
+    if !args.confirm.is_given() {
+        let plan = reconciliation.planned_or_shown(text, terminal).await?;
+        let number = plan.counts().assign;
+        if number == 0 {
+            return Ok(Exit::Done);
+        }
+        let question = format!("Reset {} to local configuration?", count(number, "node"));
+        args.confirm.ask(&question, terminal).await?;
+    }
+    let exit = reconciliation.carry_out(terminal).await?;
+    if text {
+        terminal.out.flush()?;
+        writeln!(
+            terminal.err,
+            "\nThe next sync points these nodes back, unless their pools are paused (nodecfg pause POOL) or local in git\n\
+             (spec.kubelet.local: true)."
+        )?;
+    }
+    Ok(exit)
+}
+
+impl Args {
+    fn choice(&self) -> Result<Choice, Failure> {
+        let choice = Choice {
+            nodes: self.nodes.iter().cloned().collect(),
+            pools: self.pool.iter().cloned().collect(),
+            selector: self.selector.clone(),
+            all: self.all,
+        };
+        if choice == Choice::default() {
+            return Err(Failure::usage(
+                "nothing says which nodes to reset",
+                "name nodes, or pass --pool, --selector or --all",
+            ));
+        }
+        Ok(choice)
+    }
+
+    fn label_keys(&self, repository: Option<&Loaded>) -> LabelKeys {
+        let mut keys: BTreeSet<String> = match label_keys_of(repository.map(|loaded| &loaded.desired)) {
+            LabelKeys::Only(keys) => keys,
+            all @ LabelKeys::All => return all,
+        };
+        keys.extend(self.selector.iter().flat_map(LabelSelector::keys).map(str::to_owned));
+        LabelKeys::Only(keys)
+    }
+
+    /// The pools, all of whose nodes shall run their local configuration; and what was seen of the cluster to find them.
+    async fn pools(
+        &self,
+        repository: Option<Loaded>,
+        reader: &ClusterReader,
+    ) -> Result<(Loaded, NamespaceName, Observed), Failure> {
+        if let Some(mut loaded) = repository {
+            let namespace = self.cluster.namespace(&loaded.desired, reader)?;
+            let observed = look(reader, Some(namespace.as_str())).await?;
+            for pool in loaded.desired.pools.values_mut() {
+                pool.target = PoolTarget::Local;
+                // Whoever resets has decided, and a pause is there to keep what comes of it.
+                pool.policy.paused = false;
+                if let Some(number) = self.max_unavailable {
+                    pool.policy.max_unavailable = MaxUnavailable::Count(number);
+                }
+            }
+            return Ok((loaded, namespace, observed));
+        }
+        let (fleet, namespace) = self.fleet.find(&self.cluster, reader).await?;
+        let observed = look(reader, Some(namespace.as_str())).await?;
+        let desired = pools_of_nodes(&observed, &fleet, self.max_unavailable.unwrap_or(1), self.take_over);
+        Ok((Loaded { desired, snapshot: Snapshot::of_texts([]), findings: Vec::new() }, namespace, observed))
+    }
+
+    /// Whether any of the nodes is in a pool and points at something, or is on its way to its local configuration.
+    fn has_any(nodes: &BTreeSet<NodeName>, desired: &Desired, observed: &Observed) -> bool {
+        let seen = |name: &NodeName| observed.nodes.get(name);
+        let away =
+            |node: &Node| node.source.is_some() || node.status.assigned.is_some() || node.status.active.is_some();
+        let homes = membership(desired, &observed.nodes).pools;
+        let mut members = homes.values().flatten().filter(|name| nodes.contains(**name));
+        members.any(|name| seen(name).is_some_and(away))
+    }
+
+    fn chosen(&self, choice: &Choice, desired: &Desired, observed: &Observed) -> Result<BTreeSet<NodeName>, Failure> {
+        let members = membership(desired, &observed.nodes);
+        let homes: BTreeMap<&NodeName, &PoolName> =
+            members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (*node, *pool))).collect();
+        let labels = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
+        let pools: BTreeSet<&PoolName> = desired.pools.keys().collect();
+        chosen(choice, observed, &homes, labels, &pools)
+            .map_err(|error| Failure::usage(error.to_string(), error.help()))
+    }
 }

@@ -12,7 +12,8 @@ use super::live::{self, Live};
 use super::output::Output;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
-use super::signals::{Signal, signalled};
+use super::signals::Signal;
+pub(super) use super::signals::signalled;
 use super::{Exit, Failure, Terminal};
 use crate::clock;
 use crate::names::NamespaceName;
@@ -59,6 +60,10 @@ pub(super) enum Purpose {
     Sync,
     /// To watch it.
     Verify,
+    /// To go back to an earlier revision.
+    RollBack,
+    /// To go back to the local configuration.
+    Reset,
 }
 
 impl Purpose {
@@ -67,6 +72,8 @@ impl Purpose {
         match self {
             Self::Sync => "sync",
             Self::Verify => "verify",
+            Self::RollBack => "rollback",
+            Self::Reset => "reset",
         }
     }
 }

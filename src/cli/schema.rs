@@ -45,6 +45,9 @@ enum Kind {
     Status,
     /// What `doctor -o json` writes.
     Doctor,
+    /// What `explain -o json` writes of a code.
+    Code,
+    /// What `explain -o json` writes of a field.
     /// A line of `status --watch -o json`.
     StatusLines,
     /// What `explain -o json` writes.
@@ -59,6 +62,10 @@ enum Kind {
     AgentStatus,
     /// What `agent --once -o json` writes.
     AgentPass,
+    /// What `history -o json` writes.
+    History,
+    /// What `prune -o json` writes.
+    Pruning,
     /// What `pause -o json` and `resume -o json` write.
     PoolOrders,
     /// What `abort -o json` writes.
@@ -84,6 +91,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Events => schemas::schema(Output::Events),
         Kind::Status => schemas::schema(Output::Status),
         Kind::Doctor => schemas::schema(Output::Doctor),
+        Kind::Code => schemas::schema(Output::Code),
         Kind::StatusLines => schemas::schema(Output::StatusLines),
         Kind::Explanation => schemas::schema(Output::Explanation),
         Kind::Initialization => schemas::schema(Output::Initialization),
@@ -91,6 +99,8 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Installation => schemas::schema(Output::Installation),
         Kind::AgentStatus => schemas::schema(Output::AgentStatus),
         Kind::AgentPass => schemas::schema(Output::AgentPass),
+        Kind::History => schemas::schema(Output::History),
+        Kind::Pruning => schemas::schema(Output::Pruning),
         Kind::PoolOrders => schemas::schema(Output::PoolOrders),
         Kind::Abort => schemas::schema(Output::Abort),
         Kind::Error => schemas::schema(Output::Error),

@@ -125,7 +125,7 @@ impl ClusterReader {
 
     /// Whether the server knows the resource. Asked of discovery, which everybody may read, so that clusters without it need
     /// no permission for it.
-    async fn knows_node_configs(&self, operation: &Operation) -> Result<bool, ClusterError> {
+    pub(super) async fn knows_node_configs(&self, operation: &Operation) -> Result<bool, ClusterError> {
         let call = Call::new(Method::GET, NODE_CONFIGS_API.to_owned());
         match self.transport.call(operation, &call, Whole::<Anything>::new).await {
             Ok(_) => Ok(true),

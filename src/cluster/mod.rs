@@ -27,6 +27,7 @@ pub mod operation;
 pub mod permission;
 mod proxy;
 pub mod reader;
+mod references;
 pub mod retry;
 #[cfg(test)]
 mod sandbox_tests;

@@ -18,6 +18,8 @@ pub enum Verb {
     Update,
     /// Change parts of an object.
     Patch,
+    /// Remove an object.
+    Delete,
 }
 
 impl Verb {
@@ -31,6 +33,7 @@ impl Verb {
             Self::Create => "create",
             Self::Update => "update",
             Self::Patch => "patch",
+            Self::Delete => "delete",
         }
     }
 }

@@ -174,6 +174,7 @@ impl WireMetadata {
             namespace: meta.namespace.unwrap_or_default(),
             name: meta.name,
             uid: meta.uid,
+            resource_version: meta.resource_version.unwrap_or_default(),
             fleet: labels.remove(FLEET_LABEL).and_then(|name| FleetName::new(name).ok()),
             pool: labels.remove(CONFIG_MAP_POOL_LABEL).and_then(|name| PoolName::new(name).ok()),
             content_hash: annotations.remove(CONTENT_HASH_ANNOTATION),

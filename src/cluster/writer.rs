@@ -106,6 +106,11 @@ impl ClusterWriter {
         Self { reader: self.reader.within(patience), ..self.clone() }
     }
 
+    /// Refuses an operation when the lock is not held any more.
+    pub(super) fn check_lock(&self, operation: &Operation) -> Result<(), ClusterError> {
+        self.lock.check(operation)
+    }
+
     /// Creates an immutable ConfigMap. One that is there already is looked at: the same content is fine, whoever made it;
     /// anything else is an error. Nothing is ever overwritten.
     ///

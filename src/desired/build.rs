@@ -222,7 +222,7 @@ impl Files<'_> {
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let policy = spec.rollout.policy(&defaults.rollout);
         let kubelets = spec.kubernetes_version;
-        Some(Pool { name, selector, priority: spec.priority, policy, target, kubelets, place, files })
+        Some(Pool { name, selector, named: None, priority: spec.priority, policy, target, kubelets, place, files })
     }
 
     /// What a `pool.yaml` says, and whether it is without errors.

@@ -11,7 +11,7 @@ use crate::document::Document;
 use crate::finding::Place;
 use crate::kubelet::Minor;
 use crate::kubelet::risk::Class;
-use crate::names::{CommitId, FleetName, NamespaceName, PoolName};
+use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 
 mod build;
 mod checked;
@@ -25,11 +25,13 @@ mod render;
 mod scenarios;
 pub mod schema;
 pub mod selector;
+mod selector_text;
 
 pub use build::{Built, CheckedPool, DEFAULT_FLEET, Draft, FLEET_FILE, build, draft};
 pub use checked::{Checked, Checks, Kubelets, check_document, check_file, told_once};
 pub use hash::ContentHash;
 pub use selector::LabelSelector;
+pub use selector_text::parse_selector;
 
 /// The label that a pool without a selector of its own selects by: `nodecfg.dev/pool=<pool>`.
 pub const POOL_LABEL: &str = "nodecfg.dev/pool";
@@ -54,6 +56,9 @@ pub struct Pool {
     pub name: PoolName,
     /// Which nodes belong to it.
     pub selector: LabelSelector,
+    /// Its nodes by name, whatever their labels. No repository says so: it is for those who reset the nodes that are on some
+    /// configuration, wherever they belong now.
+    pub named: Option<BTreeSet<NodeName>>,
     /// The higher pool wins a node that several select.
     pub priority: i64,
     /// How to roll out.
@@ -67,6 +72,14 @@ pub struct Pool {
     /// The files that it is made from, by path from the root of the snapshot: those of the fleet and the pool, base and
     /// patches.
     pub files: BTreeSet<String>,
+}
+
+impl Pool {
+    /// Whether it selects the node of this name with these labels.
+    #[must_use]
+    pub fn selects(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> bool {
+        self.named.as_ref().map_or_else(|| self.selector.matches(labels), |named| named.contains(node))
+    }
 }
 
 /// What a pool's nodes shall run.

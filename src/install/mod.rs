@@ -44,6 +44,8 @@ const AGENT_ON_HOST: &str = "nodecfg-agent-systemd";
 const RECONCILER: &str = "nodecfg-reconciler";
 /// The ServiceAccount and roles of those who only read.
 const READER: &str = "nodecfg-reader";
+/// The ServiceAccount and roles of those who delete what is no longer used.
+const PRUNER: &str = "nodecfg-pruner";
 /// The ServiceAccount and the role of those who ask kubelets what they run.
 const CAPTURE: &str = "nodecfg-capture";
 
@@ -208,6 +210,18 @@ pub fn capture() -> Vec<Value> {
 #[must_use]
 pub fn reader_of_nodes() -> Vec<Value> {
     rbac::reader_of_nodes(NAMESPACE, "kube-system")
+}
+
+/// A ServiceAccount and roles for `prune`, where NodeConfigs carry the assignments: what `deploy/pruner/rbac.yaml` is made of.
+#[must_use]
+pub fn pruner() -> Vec<Value> {
+    rbac::pruner(NAMESPACE)
+}
+
+/// The same where Nodes do: what `deploy/pruner-node/rbac.yaml` is made of.
+#[must_use]
+pub fn pruner_of_nodes() -> Vec<Value> {
+    rbac::pruner_of_nodes(NAMESPACE, "kube-system")
 }
 
 /// The CustomResourceDefinition of NodeConfig.

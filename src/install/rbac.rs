@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGENT, AGENT_ON_HOST, CAPTURE, READER, RECONCILER, labels};
+use super::{AGENT, AGENT_ON_HOST, CAPTURE, PRUNER, READER, RECONCILER, labels};
 
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
@@ -70,6 +70,31 @@ pub(super) fn reader(namespace: &str) -> Vec<Value> {
 pub(super) fn reader_of_nodes(account_namespace: &str, namespace: &str) -> Vec<Value> {
     let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["list", "watch"]), IDENTITY];
     reader_with(in_cluster, account_namespace, namespace)
+}
+
+/// For `prune`, and nothing else that changes anything: lists what refers to ConfigMaps, deletes those that nothing refers to, and
+/// holds the lock meanwhile. A user by itself, since no rollout has to delete.
+fn pruner_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(PRUNER, account_namespace);
+    let in_namespace: &[Rule<'_>] = &[
+        ("", &["configmaps"], &["list", "delete"]),
+        ("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
+    ];
+    let mut objects = vec![service_account(PRUNER, account_namespace, "pruner")];
+    objects.extend(granted(PRUNER, "pruner", None, in_cluster, &subject));
+    objects.extend(granted(PRUNER, "pruner", Some(namespace), in_namespace, &subject));
+    objects
+}
+
+/// Prunes where NodeConfigs carry the assignments.
+pub(super) fn pruner(namespace: &str) -> Vec<Value> {
+    let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["list"]), ("nodecfg.dev", &["nodeconfigs"], &["list"])];
+    pruner_with(in_cluster, namespace, namespace)
+}
+
+/// The same where the Nodes themselves do.
+pub(super) fn pruner_of_nodes(account_namespace: &str, namespace: &str) -> Vec<Value> {
+    pruner_with(&[("", &["nodes"], &["list"])], account_namespace, namespace)
 }
 
 /// For `capture` and `init`: asks kubelets what they run. A role by itself, to be bound for as long as it takes: `nodes/proxy`

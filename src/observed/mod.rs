@@ -13,10 +13,12 @@ use crate::kubelet::pod_range::PodRange;
 use crate::names::{FleetName, NodeName, PoolName};
 
 pub mod orders;
+pub mod references;
 pub mod signs;
 pub mod version;
 
 pub use orders::{Abort, Orders, Pause};
+pub use references::{Deletion, References, Users};
 pub use signs::{AgentSign, Signs};
 pub use version::{KubeletVersion, ServerVersion};
 
@@ -208,6 +210,9 @@ pub struct ManagedConfigMap {
     pub name: String,
     /// Its uid; a deletion names it, so that it never hits a later ConfigMap of the same name.
     pub uid: String,
+    /// Its version; a deletion names that too, so that what somebody has just relabelled stays.
+    #[serde(skip)]
+    pub resource_version: String,
     /// The fleet it belongs to; unset when the label is missing or unreadable.
     pub fleet: Option<FleetName>,
     /// The pool it was rendered for; unset when the label is missing or unreadable.

@@ -9,7 +9,7 @@ use std::fmt;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-use super::{Action, Plan, PoolPlan, Step, WaveKind, Why};
+use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::contract::{ConfigSource, KUBELET_KEY};
 use crate::desired::ContentHash;
 use crate::judge::Target;
@@ -35,19 +35,21 @@ impl fmt::Display for Violation {
 struct Checker<'a> {
     plan: &'a Plan,
     observed: &'a Observed,
+    scope: &'a Scope,
     violations: Vec<Violation>,
 }
 
-/// Every broken invariant of the plan; none, if it may run.
+/// Every broken invariant of the plan, which was asked for these nodes; none, if it may run.
 #[must_use]
-pub fn check(plan: &Plan, observed: &Observed) -> Vec<Violation> {
-    let mut checker = Checker { plan, observed, violations: Vec::new() };
+pub fn check(plan: &Plan, observed: &Observed, scope: &Scope) -> Vec<Violation> {
+    let mut checker = Checker { plan, observed, scope, violations: Vec::new() };
     checker.identity();
     checker.every_node_once();
     checker.config_maps();
     for pool in &plan.pools {
         checker.pool(pool);
     }
+    checker.scope();
     checker.prunable();
     checker.violations
 }
@@ -85,6 +87,35 @@ impl Checker<'_> {
         }
         for node in self.observed.nodes.keys() {
             self.require(seen.contains_key(node), format!("node {node}"), "is missing from the plan");
+        }
+    }
+
+    /// Nothing is done beyond what was asked for, and nothing of that is passed over as if it were beyond. The scope is looked
+    /// into here by itself.
+    fn scope(&mut self) {
+        let asked = |pool: &PoolPlan, node: &NodeName| match self.scope {
+            Scope::Everything => true,
+            Scope::Pools(pools) => pools.contains(&pool.name),
+            Scope::Nodes(nodes) => nodes.contains(node),
+        };
+        let mut outside: Vec<String> = Vec::new();
+        let mut skipped: Vec<&NodeName> = Vec::new();
+        for pool in &self.plan.pools {
+            outside
+                .extend(pool.steps().filter(|step| !asked(pool, &step.node)).map(|step| format!("node {}", step.node)));
+            let left = pool.left_alone.iter().filter(|left| left.why == Why::OutOfScope);
+            skipped.extend(left.map(|left| &left.node).filter(|node| asked(pool, node)));
+            let none = !pool.left_alone.is_empty() && pool.left_alone.iter().all(|left| left.why == Why::OutOfScope);
+            if none && pool.waves.is_empty() {
+                let maps = self.plan.config_maps.iter().filter(|map| map.pool == pool.name);
+                outside.extend(maps.map(|map| format!("ConfigMap {}", map.name)));
+            }
+        }
+        for subject in outside {
+            self.require(false, subject, "was not asked for");
+        }
+        for node in skipped {
+            self.require(false, format!("node {node}"), "was asked for and is passed over");
         }
     }
 

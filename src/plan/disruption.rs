@@ -224,7 +224,7 @@ mod tests {
         desired, fetched, namespace, node, observed, on, options, policy, pool, refusing, rendered_of, source,
         with_config_map,
     };
-    use super::super::{check, make};
+    use super::super::{Scope, check, make};
     use super::*;
     use crate::contract::error_text;
     use crate::desired::{Desired, Rendered};
@@ -263,7 +263,7 @@ mod tests {
 
     fn planned(desired: &Desired, cluster: &Observed) -> Plan {
         let plan = make(desired, cluster, &options()).expect("can be planned");
-        assert_eq!(check(&plan, cluster), []);
+        assert_eq!(check(&plan, cluster, &Scope::Everything), []);
         plan
     }
 
@@ -394,7 +394,7 @@ mod tests {
             let mut plan = plan.clone();
             let pool = &mut plan.pools[0];
             edit(&mut pool.disruption, &mut pool.changes);
-            assert!(!check(&plan.identified(), &cluster).is_empty());
+            assert!(!check(&plan.identified(), &cluster, &Scope::Everything).is_empty());
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
 use crate::observed::{
     ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeHalf, Observed, Readiness,
 };
-use crate::plan::Options;
+use crate::plan::{Options, Scope};
 
 pub(crate) fn fleet() -> FleetName {
     FleetName::new("fleet").unwrap()
@@ -30,6 +30,7 @@ pub(crate) fn options() -> Options {
         allow_empty: false,
         gate: Gate::Strict,
         despite_pause: BTreeSet::new(),
+        scope: Scope::Everything,
     }
 }
 
@@ -69,6 +70,7 @@ pub(crate) fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
     Pool {
         name: pool_name(name),
         selector: LabelSelector::of_label(POOL_LABEL, name),
+        named: None,
         priority: 0,
         policy,
         target: PoolTarget::Config(Box::new(rendered(name, max_pods))),
@@ -155,6 +157,7 @@ pub(crate) fn managed(name: &str, fleet: Option<&str>, pool: Option<&str>, hash:
         namespace: "kube-system".to_owned(),
         name: name.to_owned(),
         uid: format!("uid-{name}"),
+        resource_version: "1".to_owned(),
         fleet: fleet.map(|fleet| FleetName::new(fleet).unwrap()),
         pool: pool.map(pool_name),
         content_hash: hash.map(str::to_owned),

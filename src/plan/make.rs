@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::Shelf;
-use super::decide::{Decision, Held, Rules, decide, refuses};
+use super::decide::{Decision, Held, Rules, decide, is_available, refuses};
 use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
 use super::questions::target_of;
+use super::scope::Scope;
 use super::verdicts;
 use super::waves::Sorter;
-use super::{Action, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, disruption};
+use super::{Action, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
 use crate::desired::{ContentHash, Desired, Pool, PoolTarget, told_once};
 use crate::finding::Gate;
 use crate::names::{NamespaceName, NodeName, PoolName};
@@ -29,6 +30,8 @@ pub struct Options {
     pub gate: Gate,
     /// Pools that are changed though somebody has paused them from a command line. What their policy says stays.
     pub despite_pause: BTreeSet<PoolName>,
+    /// Which nodes may be touched.
+    pub scope: Scope,
 }
 
 /// Makes the plan.
@@ -46,6 +49,11 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
         let planned = plan_pool(pool, nodes, observed, &shelf, options);
+        // What is wrong with a pool that is left alone anyway must not keep another from being changed.
+        if !options.scope.touches(name, nodes.iter().copied()) {
+            pools.push(planned);
+            continue;
+        }
         if let PoolTarget::Config(rendered) = &pool.target {
             match shelf.need(name, rendered, &options.namespace, || on_target(nodes, &planned, observed)) {
                 Ok(map) if planned.assignments() > 0 => config_maps.push(map),
@@ -63,7 +71,9 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     }
 
     config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
-    let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
+    let mut homeless: BTreeSet<&NodeName> = members.unpooled.iter().copied().collect();
+    homeless.extend(members.contested.keys());
+    let unpooled = homeless.into_iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
     let plan = Plan {
         format_version: FORMAT_VERSION,
@@ -105,6 +115,9 @@ pub fn redecide(
     if !target.is_named_by(node.source.as_ref()) && !belongs(desired, &pool.name, node) {
         return None;
     }
+    if !options.scope.holds(&pool.name, &node.name) {
+        return Some(out_of_scope(node));
+    }
     let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };
     let shelf = Shelf::new(desired, observed);
     let decision = decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target)));
@@ -124,6 +137,12 @@ fn held<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> Held<'a> 
     Held { by_policy: pool.policy.paused, by_order: order }
 }
 
+/// A node that the plan was not asked for. It counts against the budget like any other.
+fn out_of_scope(node: &Node) -> Decision {
+    let (node, unavailable) = (node.name.clone(), !is_available(node));
+    Decision::LeaveAlone(LeftAlone { node, unavailable, why: Why::OutOfScope })
+}
+
 pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     match target {
         PoolTarget::Local => None,
@@ -135,7 +154,7 @@ pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
 fn guard(desired: &Desired, observed: &Observed, members: &Membership<'_>, options: &Options) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut contested: BTreeMap<&Vec<&PoolName>, Vec<&NodeName>> = BTreeMap::new();
-    for (node, pools) in &members.contested {
+    for (node, pools) in members.contested.iter().filter(|(node, pools)| options.scope.minds(node, pools)) {
         contested.entry(pools).or_default().push(node);
     }
     for (pools, nodes) in contested {
@@ -154,12 +173,17 @@ fn guard(desired: &Desired, observed: &Observed, members: &Membership<'_>, optio
         problems.push(Problem::NoPools);
         return problems;
     }
-    if !observed.nodes.is_empty() && members.unpooled.len() == observed.nodes.len() {
+    let whole = options.scope.is_everything();
+    if whole && !observed.nodes.is_empty() && members.unpooled.len() == observed.nodes.len() {
         problems.push(Problem::NothingSelected { nodes: observed.nodes.len(), pools: desired.pools.len() });
         return problems;
     }
-    let empty: BTreeSet<&PoolName> =
-        members.pools.iter().filter(|(_, nodes)| nodes.is_empty()).map(|(pool, _)| *pool).collect();
+    let empty: BTreeSet<&PoolName> = members
+        .pools
+        .iter()
+        .filter(|(pool, nodes)| nodes.is_empty() && options.scope.touches(pool, []))
+        .map(|(pool, _)| *pool)
+        .collect();
     if empty.is_empty() {
         return problems;
     }
@@ -218,7 +242,11 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
     let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };
     let mut sorter = Sorter::new(pool.policy.canary);
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
-        let mut decision = decide(node, &rules, |source| shelf.standing(source, hash));
+        let mut decision = if options.scope.holds(&pool.name, &node.name) {
+            decide(node, &rules, |source| shelf.standing(source, hash))
+        } else {
+            out_of_scope(node)
+        };
         if let Decision::Step(step) = &mut decision {
             step.can_return = node.source.as_ref().is_none_or(|source| shelf.holds(source)) && !refuses(node);
         }

@@ -52,7 +52,7 @@ fn by_priority(desired: &Desired) -> Vec<&Pool> {
 
 /// The pools of the highest priority that select the node: none, the one that it belongs to, or several that contest it.
 fn claimants<'a>(by_priority: &[&'a Pool], node: &Node) -> Vec<&'a PoolName> {
-    let mut selecting = by_priority.iter().filter(|pool| pool.selector.matches(&node.labels)).peekable();
+    let mut selecting = by_priority.iter().filter(|pool| pool.selects(&node.name, &node.labels)).peekable();
     let highest = selecting.peek().map(|pool| pool.priority);
     selecting.take_while(|pool| Some(pool.priority) == highest).map(|pool| &pool.name).collect()
 }

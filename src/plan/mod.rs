@@ -28,8 +28,11 @@ mod disruption;
 mod make;
 mod membership;
 mod problem;
+mod prune;
 mod questions;
+mod reset;
 pub mod saved;
+mod scope;
 mod standing;
 mod verdicts;
 mod waves;
@@ -50,7 +53,10 @@ pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_ou
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
+pub use prune::{Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use questions::questions;
+pub use reset::{Choice, ChoiceError, chosen, pools_of_nodes};
+pub use scope::Scope;
 pub use standing::{Standings, pool_target};
 
 /// The version of a serialised plan. It changes when a field changes its meaning or goes away.
@@ -285,6 +291,8 @@ pub enum Why {
     },
     /// It is being deleted.
     Deleting,
+    /// The plan was asked for other nodes.
+    OutOfScope,
 }
 
 impl Why {
@@ -322,7 +330,7 @@ pub enum Owner {
     Unknown,
 }
 
-/// A node that no pool selects.
+/// A node that no pool selects; or that several contest, none of which the plan was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unpooled {
@@ -346,7 +354,8 @@ pub struct Counts {
     pub settled: usize,
     /// Nodes left alone because of a conflict or an unsuitable kubelet.
     pub blocked: usize,
-    /// Nodes left alone because their pool is paused or they are being deleted.
+    /// Nodes left alone because their pool is paused, they are being deleted, or the plan was asked
+    /// for others.
     pub skipped: usize,
     /// ConfigMaps to create.
     pub create: usize,

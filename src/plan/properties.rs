@@ -1,13 +1,15 @@
 //! What must hold of every plan, whatever the cluster looks like.
 
+use std::collections::BTreeSet;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::fixtures::{
-    canary, desired, fetched, namespace, node, observed, of_version, on, options, policy, pool, refusing, rendered,
-    source, with_config_map,
+    canary, desired, fetched, namespace, node, node_name, observed, of_version, on, options, policy, pool, refusing,
+    rendered, source, with_config_map,
 };
-use super::{Action, Plan, check, make};
+use super::{Action, Plan, Scope, check, make};
 use crate::contract::error_text;
 use crate::desired::{Desired, PoolTarget};
 use crate::judge::Target;
@@ -115,7 +117,7 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
 proptest! {
     #[test]
     fn every_plan_keeps_its_invariants((desired, observed) in worlds()) {
-        let violations = check(&plan(&desired, &observed), &observed);
+        let violations = check(&plan(&desired, &observed), &observed, &Scope::Everything);
         prop_assert!(violations.is_empty(), "{violations:?}");
     }
 
@@ -136,6 +138,26 @@ proptest! {
     }
 
     #[test]
+    fn a_scope_is_kept_and_takes_nothing_else_from_its_nodes(
+        (desired, observed) in worlds(),
+        chosen in prop::collection::btree_set(0..30_usize, 0..10),
+    ) {
+        let nodes = chosen.into_iter().map(|index| node_name(&format!("n{index:03}"))).collect();
+        let scope = Scope::Nodes(nodes);
+        let options = super::Options { allow_empty: true, scope: scope.clone(), ..options() };
+        let narrow = make(&desired, &observed, &options).expect("these worlds can be planned");
+        prop_assert_eq!(check(&narrow, &observed, &scope), vec![]);
+        let assigned = |plan: &Plan| {
+            let steps = plan.pools.iter().flat_map(|pool| pool.steps().map(move |step| (pool, step)));
+            let assigned = steps.filter(|(_, step)| matches!(step.action, Action::Assign { .. }));
+            assigned.map(|(pool, step)| (pool.name.clone(), step.node.clone())).collect::<BTreeSet<_>>()
+        };
+        let whole: BTreeSet<_> =
+            assigned(&plan(&desired, &observed)).into_iter().filter(|(pool, node)| scope.holds(pool, node)).collect();
+        prop_assert_eq!(assigned(&narrow), whole);
+    }
+
+    #[test]
     fn an_edited_plan_is_noticed((desired, observed) in worlds()) {
         let mut plan = plan(&desired, &observed);
         let assigned = plan.pools.iter_mut().flat_map(|pool| pool.waves.iter_mut()).flat_map(|wave| wave.steps.iter_mut())
@@ -144,6 +166,6 @@ proptest! {
         if let Some(step) = assigned {
             step.from = Some(source("not-what-was-seen"));
         }
-        prop_assert!(!check(&plan, &observed).is_empty());
+        prop_assert!(!check(&plan, &observed, &Scope::Everything).is_empty());
     }
 }

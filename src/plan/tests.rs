@@ -4,14 +4,14 @@ use super::fixtures::{
     canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, policy, pool,
     pool_name, refusing, rendered, source, with_config_map,
 };
-use super::{Action, Owner, Plan, Problem, WaveKind, Why, check, make, questions};
+use super::{Action, Owner, Plan, Problem, Scope, WaveKind, Why, check, make, questions};
 use crate::contract::{ConfigSource, error_text};
 use crate::desired::{Desired, LabelSelector, PoolTarget};
 use crate::observed::{ConfigMapKey, Node, NodeHalf, Observed, Orders, Pause, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
-    assert_eq!(check(&plan, observed), [], "the checker agrees");
+    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker agrees");
     plan
 }
 
@@ -253,13 +253,14 @@ fn a_pool_that_somebody_paused_changes_nothing_unless_the_plan_is_asked_for_desp
 
     let despite = super::Options { despite_pause: [pool_name("a")].into(), ..options() };
     let plan = make(&desired, &observed, &despite).unwrap();
-    assert_eq!(check(&plan, &observed), []);
+    assert_eq!(check(&plan, &observed, &Scope::Everything), []);
     assert_eq!((plan.pools[0].assignments(), plan.pools[0].despite_pause), (1, true));
 
     // Whoever makes plans must not forget the order.
     let unaware = Observed { orders: Orders::default(), ..observed.clone() };
     let careless = make(&desired, &unaware, &options()).unwrap();
-    let violations: Vec<String> = check(&careless, &observed).iter().map(ToString::to_string).collect();
+    let violations: Vec<String> =
+        check(&careless, &observed, &Scope::Everything).iter().map(ToString::to_string).collect();
     assert_eq!(
         violations,
         ["pool a: what is ordered of it is misstated", "pool a: is paused by order and changes nodes"]

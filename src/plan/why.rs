@@ -38,6 +38,7 @@ impl fmt::Display for Why {
                 "its NodeConfig is that of an earlier node of this name, and about to be removed; run this again",
             ),
             Self::Deleting => f.write_str("the node is being deleted"),
+            Self::OutOfScope => f.write_str("not asked for"),
         }
     }
 }

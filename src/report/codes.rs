@@ -52,6 +52,12 @@ pub fn lookup(code: &str) -> Option<Code> {
     Some(Code { says, source: None, is_rule: false, severity })
 }
 
+/// Every code of a finding.
+pub fn all() -> impl Iterator<Item = &'static str> {
+    let rules = rules::all().map(|rule| rule.id.as_str());
+    rules.chain(advice::all().map(|advice| advice.code.as_str())).chain(OWN.keys().map(String::as_str))
+}
+
 const HEAD: &str = "\
 # Findings
 

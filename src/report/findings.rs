@@ -207,7 +207,28 @@ pub fn text(
     width: usize,
 ) -> io::Result<()> {
     each(out, snapshot, findings.iter().filter(|finding| finding.severity != Severity::Note), width)?;
-    writeln!(out, "{}", verdict(findings, pools))
+    writeln!(out, "{}", verdict(findings, pools))?;
+    match worst(findings.iter().map(|finding| (finding.severity, finding.code))) {
+        Some((_, code)) => writeln!(out, "  {}", says_more(code)),
+        None => Ok(()),
+    }
+}
+
+/// The first of the worst, where one is worse than a note.
+#[must_use]
+pub fn worst(codes: impl Iterator<Item = (Severity, &'static str)>) -> Option<(Severity, &'static str)> {
+    let weight = |severity| match severity {
+        Severity::Error => 0,
+        Severity::Warning => 1,
+        Severity::Note => 2,
+    };
+    codes.filter(|(severity, _)| *severity != Severity::Note).min_by_key(|(severity, _)| weight(*severity))
+}
+
+/// Where there is more to read about findings, by the code of one of them.
+#[must_use]
+pub fn says_more(code: &str) -> String {
+    quiet(format!("nodecfg explain {code} says more"))
 }
 
 /// Writes every finding in lines of so many columns, and nothing when there is none.

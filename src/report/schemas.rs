@@ -7,18 +7,20 @@ use serde_json::Value;
 use super::agent_pass::AgentPass;
 use super::agent_status::AgentStatus;
 use super::capture::Capture;
+use super::coded::Coded;
 use super::doctor::Doctor;
 use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
+use super::history::History;
 use super::initialization::Initialization;
 use super::installation::Installed;
 use super::orders::{Aborted, PoolOrders};
 use super::outcome::Ended;
 use super::progress::Scene;
+use super::pruning::Pruning;
 use super::review::Diff;
 use super::status::{Line as StatusLine, Status};
-
 use super::validation::Validation;
 use crate::desired::schema::tidy;
 use crate::rollout::progress::Progress;
@@ -32,6 +34,7 @@ pub fn schema(output: Output) -> Value {
         Output::Events => of::<Line>("events"),
         Output::Status => of::<Document<Status<'_>>>("status"),
         Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
+        Output::Code => of::<Document<&Coded>>("code"),
         Output::StatusLines => of::<WatchLine>("status-lines"),
         Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
         Output::Initialization => of::<Document<Initialization>>("initialization"),
@@ -39,6 +42,8 @@ pub fn schema(output: Output) -> Value {
         Output::Installation => of::<Document<Installed<'_>>>("installation"),
         Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
         Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
+        Output::History => of::<Document<History>>("history"),
+        Output::Pruning => of::<Document<Pruning>>("pruning"),
         Output::PoolOrders => of::<Document<PoolOrders>>("pool-orders"),
         Output::Abort => of::<Document<Aborted>>("abort"),
         Output::Error => of::<Document<ErrorReport<'_>>>("error"),
@@ -58,6 +63,9 @@ pub enum Output {
     Status,
     /// By `doctor`.
     Doctor,
+    /// By `explain` of a code.
+    Code,
+    /// By `explain` of a field.
     /// A line of `status --watch`.
     StatusLines,
     /// By `explain`.
@@ -72,6 +80,10 @@ pub enum Output {
     AgentStatus,
     /// By `agent --once`.
     AgentPass,
+    /// By `history`.
+    History,
+    /// By `prune`.
+    Pruning,
     /// By `pause` and `resume`.
     PoolOrders,
     /// By `abort`.

@@ -31,6 +31,12 @@ pub enum RepositoryError {
         /// The revision as given.
         revision: String,
     },
+    /// A history was asked for outside of git.
+    #[error("{} is in no git repository, and so has no history", path.display())]
+    NoHistory {
+        /// The path as given.
+        path: PathBuf,
+    },
     /// Both a revision and the working tree were asked for.
     #[error("cannot read both revision {revision:?} and the working tree")]
     RevisionOfWorktree {
@@ -138,6 +144,7 @@ impl RepositoryError {
             Self::Unreadable { .. } => "check the path and its permissions".to_owned(),
             Self::NotAFolder { .. } => "name the folder that holds nodecfg.yaml or pools/".to_owned(),
             Self::NotARepository { .. } => "leave out --rev to read the folder as it is".to_owned(),
+            Self::NoHistory { .. } => "name a clone of the repository".to_owned(),
             Self::RevisionOfWorktree { .. } => "leave out --rev or --worktree".to_owned(),
             Self::NoCommits { .. } => "commit something, name a branch with --rev, or pass --worktree".to_owned(),
             Self::UnknownRevision { hint, .. } => hint.clone(),

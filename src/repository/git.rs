@@ -1,7 +1,7 @@
 //! Reads a commit through libgit2: objects alone. The working tree is looked at only to say that it differs.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, Tree};
 
@@ -9,7 +9,9 @@ use super::folder::relative;
 use super::links::{Entry, Followed, follow};
 use super::signature::{SignedCommit, Signer, Signers};
 use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
-use super::{MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
+use super::{
+    MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, OpenOptions, RepositoryError, Snapshot, SnapshotFile, Source,
+};
 use crate::finding::Finding;
 use crate::names::CommitId;
 
@@ -19,6 +21,15 @@ const MAX_DEPTH: usize = 32;
 const LINK: i32 = 0o120_000;
 /// How many names an error lists.
 const NAMES: usize = 8;
+
+/// The folder that is to be read, without links in its path.
+pub(super) fn root_of(options: &OpenOptions) -> Result<PathBuf, RepositoryError> {
+    let root = options
+        .path
+        .canonicalize()
+        .map_err(|source| RepositoryError::Unreadable { path: options.path.clone(), source })?;
+    if root.is_dir() { Ok(root) } else { Err(RepositoryError::NotAFolder { path: options.path.clone() }) }
+}
 
 /// The repository that a folder is in.
 pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryError> {
@@ -43,13 +54,18 @@ pub(super) fn read(
     signers: Option<&Signers>,
 ) -> Result<Snapshot, RepositoryError> {
     let commit = commit(repository, root, revision)?;
-    let prefix = [prefix(repository, root), folder.to_owned()];
-    let prefix = prefix.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+    let prefix = folder_within(repository, root, folder);
     let mut snapshot = read_commit(repository, root, &prefix, commit.id(), revision, signers)?;
     if revision.is_none() {
         snapshot.findings.extend(uncommitted(repository, &prefix, &short(commit.id())));
     }
     Ok(snapshot)
+}
+
+/// The path within the repository of `folder` below `root`.
+pub(super) fn folder_within(repository: &Repository, root: &Path, folder: &str) -> String {
+    let parts = [prefix(repository, root), folder.to_owned()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
 }
 
 fn short(id: Oid) -> String {
@@ -115,14 +131,14 @@ pub(super) fn read_commit(
 }
 
 /// What stands where a folder is looked for.
-enum Found<'r> {
+pub(super) enum Found<'r> {
     Folder(Tree<'r>),
     /// It is in this submodule, or is one.
     Submodule(String),
     Nothing,
 }
 
-fn folder_of<'r>(repository: &'r Repository, root: &Tree<'r>, path: &str) -> Result<Found<'r>, git2::Error> {
+pub(super) fn folder_of<'r>(repository: &'r Repository, root: &Tree<'r>, path: &str) -> Result<Found<'r>, git2::Error> {
     let mut tree = root.clone();
     let mut walked = String::new();
     for part in path.split('/') {
@@ -142,7 +158,11 @@ fn folder_of<'r>(repository: &'r Repository, root: &Tree<'r>, path: &str) -> Res
     Ok(Found::Folder(tree))
 }
 
-fn commit<'r>(repository: &'r Repository, root: &Path, revision: Option<&str>) -> Result<Commit<'r>, RepositoryError> {
+pub(super) fn commit<'r>(
+    repository: &'r Repository,
+    root: &Path,
+    revision: Option<&str>,
+) -> Result<Commit<'r>, RepositoryError> {
     let name = revision.unwrap_or("HEAD");
     match repository.revparse_single(name).and_then(|object| object.peel_to_commit()) {
         Ok(commit) => Ok(commit),

@@ -17,6 +17,7 @@ mod error;
 mod file;
 mod folder;
 mod git;
+pub mod history;
 mod links;
 pub mod remote;
 pub mod signature;
@@ -114,13 +115,7 @@ impl Snapshot {
 /// # Errors
 /// When there is nothing to read: no such folder, no such revision, no such folder in the revision, or too much of it.
 pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
-    let root = options
-        .path
-        .canonicalize()
-        .map_err(|source| RepositoryError::Unreadable { path: options.path.clone(), source })?;
-    if !root.is_dir() {
-        return Err(RepositoryError::NotAFolder { path: options.path.clone() });
-    }
+    let root = git::root_of(options)?;
     let repository = git::discover(&root)?;
     if options.signers.is_some() && (options.worktree || repository.is_none()) {
         return Err(RepositoryError::NothingSigned { path: options.path.clone(), worktree: options.worktree });

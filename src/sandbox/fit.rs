@@ -307,6 +307,7 @@ mod tests {
                     priority,
                     policy,
                     target: PoolTarget::Local,
+                    named: None,
                     kubelets: Vec::new(),
                     place,
                     files: BTreeSet::new(),

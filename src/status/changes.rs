@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{FleetOrders, FleetStatus, NodeStatus, State};
+use super::{FleetOrders, FleetStatus, NodeStatus};
 use crate::names::{NodeName, PoolName};
 
 /// What has changed.
@@ -12,8 +12,8 @@ pub enum Change<'a> {
     Node {
         /// How it is.
         node: &'a NodeStatus,
-        /// The state it was in; unset for a node that is new.
-        was: Option<State>,
+        /// How it was; unset for a node that is new.
+        was: Option<&'a NodeStatus>,
     },
     /// A node has left the cluster.
     Gone {
@@ -39,7 +39,7 @@ pub fn changes<'a>(before: &'a FleetStatus, after: &'a FleetStatus) -> Vec<Chang
     for (name, node) in &new {
         match old.get(name) {
             Some(was) if was == node => {}
-            was => drop(nodes.insert(name, Change::Node { node, was: was.map(|was| was.state) })),
+            was => drop(nodes.insert(name, Change::Node { node, was: was.copied() })),
         }
     }
     for (name, node) in old {

@@ -181,7 +181,7 @@ fn changes_are_told_by_node() {
     let told: Vec<String> = changes(&before, &after)
         .iter()
         .map(|change| match change {
-            Change::Node { node, was } => format!("{} {:?} {:?}", node.node, was, node.state),
+            Change::Node { node, was } => format!("{} {:?} {:?}", node.node, was.map(|was| was.state), node.state),
             Change::Gone { node, .. } => format!("{node} gone"),
             Change::Orders { orders } => format!("{} orders", orders.fleet),
         })

@@ -18,6 +18,7 @@ mod repository;
 mod run;
 mod sandbox;
 mod secrets;
+mod shell;
 mod signed;
 mod status;
 mod telemetry;

@@ -124,12 +124,18 @@ async fn status_shows_the_truth(start: Start) {
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(5);
 
-    let run = status(&cluster, &[]).await.exits(0).says("Not converged: 4 nodes: 3 converged, 1 failed");
-    let row = |node: &str| run.out.lines().find(|line| line.starts_with(node)).unwrap().to_owned();
+    let run = status(&cluster, &[]).await.exits(0).says("Not converged: 4 nodes: 1 failed, 1 not Ready, 2 converged");
+    let out = run.out.clone();
+    let row = |node: &str| out.lines().find(|line| line.starts_with(node)).unwrap().to_owned();
     let name = cluster.only_config_map().await;
-    assert!(row("a-1").contains(&name) && row("a-1").ends_with("converged"), "{run}");
-    assert!(row("a-2").ends_with("failed to load config, see Kubelet log for details"), "{run}");
-    assert_eq!(row("b-1").split_whitespace().nth(1), Some("-"), "{run}");
+    let hash = name.rsplit('-').next().unwrap();
+    assert!(row("a-1").ends_with(hash) && row("a-1").contains("converged"), "{run}");
+    assert!(row("a-2").contains(" failed "), "{run}");
+    let columns: Vec<String> = row("b-1").split_whitespace().take(4).map(str::to_owned).collect();
+    assert_eq!(columns, ["b-1", "-", "not", "Ready"], "{run}");
+    let order: Vec<usize> = ["a-2 ", "b-1 ", "a-1 "].map(|node| run.out.find(node).unwrap()).into();
+    assert!(order.is_sorted(), "the worst comes first: {run}");
+    run.says("failed to load config, see Kubelet log for details meaning: the kubelet could not read");
 
     let document = status(&cluster, &["-o", "json"]).await.exits(0).json();
     assert_eq!((&document["formatVersion"], &document["kind"]), (&json!(1), &json!("Status")));

@@ -1,11 +1,15 @@
 //! `nodecfg status`: how every pool and every node is.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::PathBuf;
 
+use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::git_args::GitArgs;
-use super::observe::warn;
+use super::observe::{Allowances, warn};
+use super::output::Output;
+use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
 use super::{Exit, Failure, Terminal, run as runs, terminal};
@@ -14,7 +18,7 @@ use crate::cluster::LabelKeys;
 use crate::names::{NodeName, PoolName};
 use crate::report::progress;
 use crate::report::status::{self as shown, Look};
-use crate::report::{self, Format};
+use crate::report::{self, Format, html};
 use crate::status::{FleetStatus, Selection};
 
 mod screen;
@@ -44,6 +48,8 @@ pub(super) struct Args {
     /// Go on, and show what changes until Ctrl-C.
     #[arg(short, long)]
     watch: bool,
+    #[command(flatten)]
+    pub(super) reports: ReportArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -90,6 +96,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     if args.watch {
         runs::require_stream_format(format)?;
     }
+    args.create_reports()?;
     let repository = args.repository.named();
     let loaded = match &repository {
         Some(repository) => Some(repository.load(terminal).await?),
@@ -128,17 +135,44 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     if args.watch {
         return watch::watch(view, status, &selection, format, args.all, terminal).await;
     }
-    write(&status, format, args.all, terminal)?;
+    let page = |status: &FleetStatus| {
+        let review = match (&repository, &loaded, &namespace) {
+            (Some(repository), Some(loaded), Some(namespace)) if args.reports.have(Output::Html) => {
+                let options = Allowances::default().options(namespace.clone(), repository.gate());
+                view.review(side(repository, loaded), &options)
+            }
+            _ => None,
+        };
+        html::of_status(status, view.server(), review)
+    };
+    args.reports.each(|output, out| match output {
+        Output::Html => Ok(html::write(out, &page(&status))?),
+        output => write(out, &status, output.format()?, true),
+    })?;
+    write(&mut terminal.out, &status, format, args.all)?;
     Ok(Exit::Done)
 }
 
+impl Args {
+    fn create_reports(&self) -> Result<(), Failure> {
+        self.reports.create(|output| match output {
+            _ if self.watch => Err(Failure::usage(
+                "--report writes what was seen at one moment, and --watch goes on",
+                "leave one of them away; `nodecfg status --watch -o json` writes a line for each change",
+            )),
+            Output::Html => Ok(()),
+            output => output.format().map(drop),
+        })
+    }
+}
+
 /// Writes the whole of it once.
-fn write(status: &FleetStatus, format: Format, all: bool, terminal: &mut Terminal) -> Result<(), Failure> {
+fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, all: bool) -> Result<(), Failure> {
     match format {
-        Format::Text => shown::text(&mut terminal.out, status, Look { width: width(), all })?,
-        Format::Markdown => shown::markdown(&mut terminal.out, status, all)?,
-        Format::Json => report::json(&mut terminal.out, &shown::document(status)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &shown::document(status)?)?,
+        Format::Text => shown::text(out, status, Look { width: width(), all })?,
+        Format::Markdown => shown::markdown(out, status, all)?,
+        Format::Json => report::json(out, &shown::document(status)?)?,
+        Format::Yaml => report::yaml(out, &shown::document(status)?)?,
     }
     Ok(())
 }

@@ -13,7 +13,8 @@ use crate::cluster::{ClusterError, ClusterReader};
 use crate::desired::Desired;
 use crate::names::{FleetName, NamespaceName};
 use crate::observed::{ConfigMapKey, Observed, Orders};
-use crate::plan;
+use crate::plan::{self, Options, Problem};
+use crate::review::{Review, Side, of_plan};
 use crate::status::{FleetOrders, FleetStatus, Running, Wanted, make};
 
 /// What is known of a cluster.
@@ -54,6 +55,16 @@ impl<'a> View<'a> {
     pub(super) fn status(&self, at: Timestamp) -> FleetStatus {
         let wanted = self.desired.zip(self.namespace).map(|(desired, namespace)| Wanted { desired, namespace });
         make(&self.observed, wanted.as_ref(), self.fleets.clone(), at)
+    }
+
+    /// What a sync would do, as far as one could be planned; the problems, where not.
+    pub(super) fn review(&self, to: Side, options: &Options) -> Option<Result<Review, Vec<Problem>>> {
+        let desired = self.desired?;
+        let mut observed = self.observed.clone();
+        if let Some(orders) = self.fleets.iter().find(|orders| orders.fleet == desired.fleet) {
+            observed.orders = Orders { pauses: orders.pauses.clone(), abort: orders.abort.clone() };
+        }
+        Some(plan::make(desired, &observed, options).map(|plan| of_plan(to, desired, &plan)))
     }
 
     /// The address of the server.

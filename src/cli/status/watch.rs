@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval_at};
 
-use super::super::run::signalled;
+use super::super::signals::signalled;
 use super::screen::Screen;
 use super::view::View;
 use super::{Exit, Failure, Terminal, width, write};
@@ -53,7 +53,7 @@ pub(super) async fn watch(
     ended?;
     if drawn {
         // What was on the screen is gone with it.
-        write(&status, format, all, terminal)?;
+        write(&mut terminal.out, &status, format, all)?;
     }
     Ok(Exit::Done)
 }
@@ -134,7 +134,11 @@ impl Shower {
                     let event = document.get("event").and_then(|event| event.as_str()).unwrap_or_default().to_owned();
                     JsonLines(&mut terminal.out).document(now, &event, document)?;
                 }
-                _ => writeln!(terminal.out, "{}", shown::line(now, &change))?,
+                _ => {
+                    if let Some(line) = shown::line(now, &change) {
+                        writeln!(terminal.out, "{line}")?;
+                    }
+                }
             }
         }
         Ok(terminal.out.flush()?)

@@ -413,6 +413,7 @@ fn dropped(was: &SavedAssignment, pool: &SavedPool, same_target: bool, now: Now<
     let state = match why {
         // A field of the policy, or an order.
         Some(Why::Paused { .. }) => return None,
+        Some(Why::OutOfScope) => "it is not asked for".to_owned(),
         Some(Why::Deleting) => "it is being deleted".to_owned(),
         Some(Why::Adopted { .. }) => "it runs the wanted content already, under another name".to_owned(),
         Some(Why::Conflict { .. }) => "what it points at is not managed by this fleet".to_owned(),

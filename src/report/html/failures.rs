@@ -1,12 +1,54 @@
 //! What failed, in the nodes' own words, and what that means.
 
+use std::collections::BTreeMap;
+
 use super::document::{MOST, more};
 use super::markup::{Anchor, Attribute, Markup, class};
 use super::page::{Failure, Page, Said};
+use crate::names::{NodeName, PoolName};
 use crate::report::count;
+use crate::report::explain::Explanation;
 
 /// How many nodes are named.
 const NODES: usize = 12;
+
+/// A node that failed.
+pub(super) struct Case<'a> {
+    /// How bad it is: less is worse.
+    pub(super) weight: u8,
+    /// What happened, in a word or two.
+    pub(super) label: &'static str,
+    /// What was said.
+    pub(super) words: String,
+    /// What it means.
+    pub(super) explanation: Option<Explanation>,
+    pub(super) pool: Option<&'a PoolName>,
+    pub(super) node: &'a NodeName,
+}
+
+/// Each kind of failure once, the worst first, and of each what most nodes say first.
+pub(super) fn grouped<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<Failure> {
+    type Kind = (u8, &'static str, Option<&'static str>);
+    let mut kinds: BTreeMap<Kind, (Failure, BTreeMap<String, usize>)> = BTreeMap::new();
+    for Case { weight, label, words, explanation, pool, node } in cases {
+        let key = (weight, label, explanation.as_ref().map(|explanation| explanation.meaning));
+        let new = || (Failure { label, explanation, said: Vec::new() }, BTreeMap::new());
+        let (failure, places) = kinds.entry(key).or_insert_with(new);
+        let place = *places.entry(words.clone()).or_insert_with(|| {
+            failure.said.push(Said { words, nodes: Vec::new() });
+            failure.said.len() - 1
+        });
+        if let Some(said) = failure.said.get_mut(place) {
+            said.nodes.push((pool.cloned(), node.clone()));
+        }
+    }
+    let mut failures: Vec<Failure> = kinds.into_values().map(|(failure, _)| failure).collect();
+    for failure in &mut failures {
+        // The sort keeps their order otherwise.
+        failure.said.sort_by_key(|said| std::cmp::Reverse(said.nodes.len()));
+    }
+    failures
+}
 
 /// Writes the section, where there is something to say.
 pub(super) fn write(main: &mut Markup, page: &Page) {
@@ -52,7 +94,7 @@ fn write_nodes(article: &mut Markup, said: &Said, anchors: &super::nodes::Anchor
             if number > 0 {
                 line.text(", ");
             }
-            match anchors.node(pool, node) {
+            match anchors.node(pool.as_ref(), node) {
                 Some(anchor) => line.leaf("a", &[Attribute::Href(anchor)], node.as_str()),
                 None => line.text(node.as_str()),
             }

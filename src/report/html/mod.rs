@@ -13,6 +13,7 @@ mod markup;
 mod nodes;
 pub mod page;
 mod run;
+mod status;
 mod timeline;
 
 #[cfg(test)]
@@ -21,3 +22,4 @@ mod tests;
 pub use chronicle::Chronicle;
 pub use document::write;
 pub use run::{Run, failed, of_run};
+pub use status::of_status;

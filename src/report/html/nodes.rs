@@ -15,18 +15,16 @@ const OPEN: usize = 30;
 const WIDTH: usize = 1000;
 
 /// Where the nodes of a page are.
-pub(super) struct Anchors<'a>(BTreeMap<(&'a PoolName, &'a NodeName), usize>);
+pub(super) struct Anchors<'a>(BTreeMap<(Option<&'a PoolName>, &'a NodeName), usize>);
 
 impl<'a> Anchors<'a> {
     pub(super) fn of(page: &'a Page) -> Self {
         let all = page.pools.iter().flat_map(|pool| pool.nodes.iter().map(move |node| (pool, node)));
-        let numbered = all
-            .enumerate()
-            .filter_map(|(number, (pool, node))| pool.name.as_ref().map(|pool| ((pool, &node.name), number)));
+        let numbered = all.enumerate().map(|(number, (pool, node))| ((pool.name.as_ref(), &node.name), number));
         Self(numbered.collect())
     }
 
-    pub(super) fn node(&self, pool: &PoolName, node: &NodeName) -> Option<Anchor> {
+    pub(super) fn node(&self, pool: Option<&PoolName>, node: &NodeName) -> Option<Anchor> {
         self.0.get(&(pool, node)).map(|number| Anchor::Node(*number))
     }
 }
@@ -48,7 +46,11 @@ fn in_numbers(counts: &[(State, usize)]) -> String {
 
 /// The name of a pool to people.
 fn name(pool: &Pool) -> String {
-    pool.name.as_ref().map_or_else(|| "in no pool".to_owned(), ToString::to_string)
+    match (&pool.name, &pool.fleet) {
+        (Some(name), Some(fleet)) => format!("{name} of fleet {fleet}"),
+        (Some(name), None) => name.to_string(),
+        (None, _) => "in no pool".to_owned(),
+    }
 }
 
 /// Writes the sections, where there are pools.

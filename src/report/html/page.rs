@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::names::{NodeName, PoolName};
+use crate::names::{FleetName, NodeName, PoolName};
 use crate::report::error::ErrorMessage;
 use crate::report::explain::Explanation;
 use crate::review::Review;
@@ -50,6 +50,8 @@ pub struct Notice {
 pub struct Pool {
     /// Its name; unset for nodes in no pool.
     pub name: Option<PoolName>,
+    /// Its fleet, where that is not the page's own.
+    pub fleet: Option<FleetName>,
     /// What there is to say of it as a whole: that it stopped, or is paused.
     pub remarks: Vec<String>,
     /// Its nodes by name.
@@ -71,75 +73,89 @@ pub struct Node {
     pub says: String,
 }
 
-/// How a node is, as coarsely as colours and shapes can tell. In the order of who is looked at first.
+/// How a node is: a colour, a shape and a word. In the order of who is looked at first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// It failed, timed out, or its assignment was refused.
     Failed,
+    /// It is not Ready, whatever it runs.
+    NotReady,
     /// It cannot be brought to what it shall run.
     Blocked,
-    /// It points elsewhere than it shall, by somebody else's hand or because nobody synced.
+    /// It cannot fetch what it points at.
+    CannotFetch,
+    /// Somebody else pointed it elsewhere during the rollout.
     Astray,
-    /// It is on its way.
+    /// Somebody has changed something behind nodecfg's back.
+    Drifted,
+    /// It was on its way when the run ended.
     InFlight,
+    /// It is on its way.
+    OnTheWay,
+    /// It was pointed back at what it had before.
+    RolledBack,
     /// Its turn has not come.
     NotStarted,
+    /// The next sync will move it.
+    Behind,
+    /// The same, once its pool is no longer paused.
+    Paused,
     /// It is left alone on purpose.
     Skipped,
     /// It left the cluster.
     Gone,
-    /// It runs what it shall, and did so before.
+    /// It is being deleted.
+    Deleting,
+    /// No pool selects it.
+    Unpooled,
+    /// It runs what it shall, and did so before the run.
     Settled,
-    /// It made its way and converged.
+    /// It runs what it shall.
     Converged,
 }
 
 impl State {
-    /// All of them, in order.
-    pub const ALL: [Self; 9] = [
-        Self::Failed,
-        Self::Blocked,
-        Self::Astray,
-        Self::InFlight,
-        Self::NotStarted,
-        Self::Skipped,
-        Self::Gone,
-        Self::Settled,
-        Self::Converged,
-    ];
-
-    /// Whether nobody needs to look at it.
-    #[must_use]
-    pub fn is_good(self) -> bool {
-        matches!(self, Self::Converged | Self::Settled | Self::Skipped | Self::Gone)
-    }
-
     /// It in a word or two.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Failed => "failed",
+            Self::NotReady => "not Ready",
             Self::Blocked => "blocked",
-            Self::Astray => "points elsewhere",
+            Self::CannotFetch => "cannot fetch",
+            Self::Astray => "changed by others",
+            Self::Drifted => "drifted",
             Self::InFlight => "in flight",
+            Self::OnTheWay => "on the way",
+            Self::RolledBack => "rolled back",
             Self::NotStarted => "not started",
+            Self::Behind => "behind",
+            Self::Paused => "paused",
             Self::Skipped => "skipped",
             Self::Gone => "gone",
+            Self::Deleting => "being deleted",
+            Self::Unpooled => "in no pool",
             Self::Settled => "as wanted",
             Self::Converged => "converged",
         }
     }
 
-    /// Its name in the style sheet.
+    /// Its name in the style sheet. States that are never on one page may share one.
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::Failed => "failed",
+            Self::NotReady => "notready",
             Self::Blocked => "blocked",
-            Self::Astray => "astray",
-            Self::InFlight => "flight",
+            Self::CannotFetch => "unfetched",
+            Self::Astray | Self::Drifted => "astray",
+            Self::InFlight | Self::OnTheWay => "flight",
+            Self::RolledBack => "back",
             Self::NotStarted => "unstarted",
+            Self::Behind => "behind",
+            Self::Paused => "paused",
             Self::Skipped => "skipped",
-            Self::Gone => "gone",
+            Self::Gone | Self::Deleting => "gone",
+            Self::Unpooled => "unpooled",
             Self::Settled => "settled",
             Self::Converged => "converged",
         }
@@ -162,8 +178,8 @@ pub struct Failure {
 pub struct Said {
     /// Their words.
     pub words: String,
-    /// They: their pool and their name.
-    pub nodes: Vec<(PoolName, NodeName)>,
+    /// They: their pool, if they are in one, and their name.
+    pub nodes: Vec<(Option<PoolName>, NodeName)>,
 }
 
 /// How a rollout went.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::chronicle::Chronicle;
-use super::page::{Failure, Node, Notice, Page, Pool, Said, State};
+use super::failures::{Case, grouped};
+use super::page::{Failure, Node, Notice, Page, Pool, State};
 use crate::names::PoolName;
 use crate::report::error::ErrorMessage;
-use crate::report::explain::Explanation;
 use crate::report::progress::Scene;
 use crate::report::{count, duration, names, source, summary};
 use crate::review::Review;
@@ -110,6 +110,7 @@ fn pools(outcome: &Outcome) -> Vec<Pool> {
     pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(|node| node.end.is_good()));
     let pool = |(name, ended): (&PoolName, &PoolOutcome)| Pool {
         name: Some(name.clone()),
+        fleet: None,
         remarks: ended.stopped.iter().map(|reason| format!("stopped: {reason}")).collect(),
         nodes: ended.nodes.iter().map(node).collect(),
     };
@@ -143,10 +144,11 @@ fn state(end: &End) -> (State, String) {
         End::LeftAlone { why } if why.is_settled() => State::Settled,
         End::LeftAlone { .. } => State::Skipped,
         End::Failed { .. } | End::Refused { .. } => State::Failed,
-        End::Changed { .. } | End::RolledBack => State::Astray,
+        End::Changed { .. } => State::Astray,
         End::Gone => State::Gone,
         End::NotStarted => State::NotStarted,
         End::InFlight => State::InFlight,
+        End::RolledBack => State::RolledBack,
     };
     let word = match state {
         State::Settled | State::Skipped => state.word().to_owned(),
@@ -157,27 +159,11 @@ fn state(end: &End) -> (State, String) {
 
 /// Each kind of failure once, the worst first, with what was said.
 fn failures(outcome: &Outcome) -> Vec<Failure> {
-    type Kind<'a> = (u8, &'a str, Option<&'static str>);
-    let mut kinds: BTreeMap<Kind<'_>, (Failure, BTreeMap<String, usize>)> = BTreeMap::new();
-    for (pool, node) in outcome.pools.iter().flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)))
-    {
-        let Some((label, words)) = summary::words(&node.end) else { continue };
-        let explanation: Option<Explanation> = summary::explanation(node);
-        let key = (summary::weight(&node.end), label, explanation.as_ref().map(|explanation| explanation.meaning));
-        let new = || (Failure { label, explanation, said: Vec::new() }, BTreeMap::new());
-        let (failure, places) = kinds.entry(key).or_insert_with(new);
-        let place = *places.entry(words.clone()).or_insert_with(|| {
-            failure.said.push(Said { words, nodes: Vec::new() });
-            failure.said.len() - 1
-        });
-        if let Some(said) = failure.said.get_mut(place) {
-            said.nodes.push((pool.clone(), node.node.clone()));
-        }
-    }
-    let mut failures: Vec<Failure> = kinds.into_values().map(|(failure, _)| failure).collect();
-    for failure in &mut failures {
-        // What most nodes say, first; otherwise in their order.
-        failure.said.sort_by_key(|said| std::cmp::Reverse(said.nodes.len()));
-    }
-    failures
+    let all = outcome.pools.iter().flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)));
+    let all = all.filter_map(|(pool, node)| {
+        let (label, words) = summary::words(&node.end)?;
+        let weight = summary::weight(&node.end);
+        Some(Case { weight, label, words, explanation: summary::explanation(node), pool: Some(pool), node: &node.node })
+    });
+    grouped(all)
 }

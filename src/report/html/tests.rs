@@ -1,1 +1,203 @@
-//! Pages as they are written.
+//! Pages as they are written: whole, bounded, the same for the same run, and with nothing in them that could act.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::page::{Node, Page, Pool, State};
+use super::{Chronicle, Run, failed, of_run, of_status, write};
+use crate::contract::ConfigSource;
+use crate::judge::{Failure, Target};
+use crate::names::{FleetName, NamespaceName};
+use crate::observed::Observed;
+use crate::plan::fixtures::{node_name, pool_name, source};
+use crate::report::error::ErrorMessage;
+use crate::report::progress::Scene;
+use crate::review::{Review, Side};
+use crate::rollout::progress::Progress;
+use crate::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn text(page: &Page) -> String {
+    let mut out = Vec::new();
+    write(&mut out, page).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// What stands between the style and the script: the rest is the same for all.
+fn body(page: &str) -> &str {
+    let begin = page.find("<body>").unwrap();
+    let end = page.find("<script>").unwrap();
+    &page[begin..end]
+}
+
+fn run(server: &str) -> Run {
+    let scene = Scene {
+        fleet: FleetName::new("prod").unwrap(),
+        commit: None,
+        signer: None,
+        namespace: NamespaceName::new("kube-system").unwrap(),
+        server: server.to_owned(),
+    };
+    let review = Review {
+        from: Side::Cluster,
+        to: Side::WorkingTree,
+        fleet: scene.fleet.clone(),
+        settings: Vec::new(),
+        pools: Vec::new(),
+        nodes_may_move: false,
+        base_findings: Vec::new(),
+        findings: Vec::new(),
+        assumed_version: None,
+        cluster: None,
+    };
+    Run { command: "sync", scene, review, chronicle: Chronicle::new(at(0)) }
+}
+
+fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> PoolOutcome {
+    let node = |(index, end)| NodeOutcome {
+        node: node_name(&format!("n{index:05}")),
+        from: None,
+        to: Target::Source(source("prod-gpu-x")),
+        end,
+        seconds: Some(1.0),
+    };
+    PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
+}
+
+fn refused(error: &str) -> End {
+    End::Failed { failure: Failure::Refused { error: error.to_owned() }, rolled_back: false }
+}
+
+#[test]
+fn a_small_run_as_it_is_written() {
+    let mut run = run("https://cluster.example");
+    let (gpu, node) = (pool_name("gpu"), node_name("n00000"));
+    let to = Target::Source(source("prod-gpu-x"));
+    let error = "failed to validate config, see Kubelet log for details";
+    let assigned = Progress::Assigned { pool: gpu.clone(), node: node.clone(), from: None, to };
+    run.chronicle.tell(at(1), &assigned);
+    let failure = Failure::Refused { error: error.to_owned() };
+    run.chronicle.tell(at(9), &Progress::Failed { pool: gpu.clone(), node: node.clone(), failure });
+    let stopped = StopReason::CanaryFailed { node };
+    let outcome = Outcome { pools: [(gpu, pool(Some(stopped), [refused(error), End::NotStarted]))].into() };
+    let page = text(&of_run(run, &outcome, at(10), 10.0, 5, None));
+    insta::assert_snapshot!("html-run", body(&page).replace("><", ">\n<"));
+}
+
+#[test]
+fn a_command_that_could_not_begin_says_why() {
+    let error = ErrorMessage {
+        code: "repository".to_owned(),
+        message: "cannot read <pools>".to_owned(),
+        help: "check `the path`".to_owned(),
+    };
+    let page = text(&failed("sync", at(0), 3, vec![error]));
+    assert!(page.contains("<title>nodecfg sync: could not do its work</title>"), "{page}");
+    assert!(page.contains("cannot read &lt;pools&gt;") && page.contains("check <code>the path</code>"), "{page}");
+}
+
+#[test]
+fn an_empty_cluster_is_a_page_too() {
+    let status = crate::status::make(&Observed::default(), None, Vec::new(), at(0));
+    let page = text(&of_status(&status, "https://cluster.example", None));
+    assert!(page.contains("0 nodes"), "{page}");
+}
+
+/// A megabyte or so for each few thousand nodes, whatever they say.
+#[test]
+fn pages_of_large_clusters_can_be_opened() {
+    for (nodes, most) in [(5_000, 3_000_000), (15_000, 9_000_000)] {
+        let mut run = run("https://cluster.example");
+        let gpu = pool_name("gpu");
+        for index in 0..nodes {
+            let node = node_name(&format!("n{index:05}"));
+            let progress = Progress::Converged { pool: gpu.clone(), node, seconds: 1.0 };
+            run.chronicle.tell(at(index), &progress);
+        }
+        let ends = (0..nodes).map(|index| match index % 50 {
+            0 => refused(&format!("{index} {}", "<&>".repeat(100_000 / (index as usize + 1)))),
+            _ => End::Converged,
+        });
+        let outcome = Outcome { pools: [(gpu, pool(None, ends))].into() };
+        let page = of_run(run, &outcome, at(nodes), 60.0, 5, None);
+        let written = text(&page);
+        assert!(written.len() < most, "{nodes} nodes: {} bytes", written.len());
+        assert_eq!(written, text(&page), "the same page twice");
+    }
+}
+
+fn anything() -> impl Strategy<Value = String> {
+    let hostile = [
+        "<script>",
+        "\"onmouseover=\"",
+        "javascript:",
+        "</style>",
+        "\u{202e}",
+        "`",
+        "'",
+        "&#60;b&#62;",
+        "-->",
+        "\u{0}",
+    ];
+    prop_oneof![
+        any::<String>(),
+        prop::collection::vec(prop::sample::select(hostile.to_vec()), 0..4).prop_map(|all| all.concat())
+    ]
+}
+
+/// The elements and attributes of a page, without their values.
+fn skeleton(page: &str) -> BTreeMap<String, usize> {
+    let mut seen = BTreeMap::new();
+    for tag in page.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').expect("a tag ends");
+        let mut names = String::new();
+        for (index, part) in tag.split('"').enumerate() {
+            if index % 2 == 0 {
+                names.push_str(part);
+            }
+        }
+        *seen.entry(names).or_default() += 1;
+    }
+    seen
+}
+
+proptest! {
+    /// Whatever is said, the page has the same elements with the same attributes.
+    #[test]
+    fn no_text_adds_an_element_or_an_attribute(texts in prop::collection::vec(anything(), 5)) {
+        let page = |texts: &[String]| {
+            let [server, error, word, cell, help] = texts else { panic!("five") };
+            let ends = [refused(error), End::Changed { to: Some(ConfigSource::config_map("ns", cell, cell)) }];
+            let stopped = Some(StopReason::ClusterFailed { error: error.clone() });
+            let outcome = Outcome { pools: [(pool_name("gpu"), pool(stopped, ends))].into() };
+            let message = ErrorMessage { code: cell.clone(), message: word.clone(), help: format!("x{help}") };
+            let mut page = of_run(run(server), &outcome, at(1), 1.0, 5, Some(&message));
+            page.pools.push(Pool {
+                name: None,
+                fleet: None,
+                remarks: vec![help.clone()],
+                nodes: vec![Node {
+                    name: node_name("n1"),
+                    state: State::Blocked,
+                    word: word.clone(),
+                    cells: vec![cell.clone(), format!("x{cell}"), word.clone()],
+                    says: format!("x{error}"),
+                }],
+            });
+            text(&page)
+        };
+        // Code between backticks is the one element that a text may ask for.
+        let elements = |page: &str| {
+            let mut seen = skeleton(page);
+            seen.retain(|tag, _| tag != "code" && tag != "/code");
+            seen
+        };
+        let plain: Vec<String> = vec!["x".to_owned(); 5];
+        prop_assert_eq!(elements(body(&page(&texts))), elements(body(&page(&plain))));
+    }
+}

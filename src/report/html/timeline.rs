@@ -66,7 +66,7 @@ fn in_words(track: &Track) -> String {
     let mut parts = vec![format!("{} of {} began", track.spans.len(), count(track.total, "node"))];
     if let (Some(middle), Some(longest)) = (converged.get(converged.len() / 2), converged.last()) {
         parts.push(format!(
-            "{} converged, half of them within {}, the last in {}",
+            "{} converged, half of them within {}, the slowest in {}",
             converged.len(),
             duration(*middle),
             duration(*longest)
@@ -138,7 +138,7 @@ fn write_numbers(section: &mut Markup, timeline: &Timeline, track: &Track) {
                     key.element("i", &[class(state.class())], |_| {});
                     key.text(&format!(" {} ", state.word()));
                 }
-                key.text(&format!("of {}", track.total));
+                key.text(&format!("– of {}", count(track.total, "node")));
             });
             caption.leaf("span", &[], &duration(timeline.seconds));
         });

@@ -32,6 +32,8 @@ pub(super) struct Pace {
     pub(super) in_flight: usize,
     /// For how long the first of these, in seconds.
     pub(super) oldest: f64,
+    /// For how long the last of them, in seconds.
+    pub(super) youngest: f64,
     /// How many may be on their way at once. `None`: somebody else decides that.
     pub(super) parallel: Option<usize>,
     /// How long a node takes, in seconds.
@@ -91,6 +93,10 @@ impl Pace {
         let Some(parallel) = self.parallel else {
             return (self.finished >= WATCHED && self.open > 0.0).then(measured);
         };
+        // When all of them hang, nobody knows when the next may start.
+        if self.in_flight > 0 && self.mean.is_none_or(|mean| self.youngest > mean * OVERDUE) {
+            return None;
+        }
         if self.pending > 0 && self.open > 0.0 && self.finished >= parallel.max(1).saturating_mul(ROUNDS) {
             return Some(measured());
         }
@@ -132,6 +138,7 @@ mod tests {
         pending: 0,
         in_flight: 0,
         oldest: 0.0,
+        youngest: 0.0,
         parallel: Some(10),
         mean: None,
         finished: 0,
@@ -181,6 +188,9 @@ mod tests {
         let last = Pace { in_flight: 1, mean: Some(10.0), oldest: 19.0, ..PACE };
         assert_eq!(last.remaining(at(0)), Some(0.0));
         assert_eq!(Pace { oldest: 21.0, ..last }.remaining(at(0)), None);
+        let hanging = Pace { pending: 5, oldest: 99.0, ..last };
+        assert_eq!(hanging.remaining(at(0)), Some(0.0));
+        assert_eq!(Pace { youngest: 21.0, ..hanging }.remaining(at(0)), None);
         assert_eq!(last.at_most(), Some(300.0));
         assert_eq!(Pace { pending: 1, ..last }.at_most(), None);
         assert_eq!(Pace { pending: 5, parallel: Some(0), ..last }.remaining(at(0)), None);

@@ -226,11 +226,13 @@ impl Pool {
     /// How it gets on. `mean`: how long a node takes in other pools, for one where none has finished.
     pub(super) fn pace(&self, now: Timestamp, mean: Option<f64>) -> Pace {
         let stopped = self.stopped.is_some();
-        let oldest = self.in_flight.values().map(|flight| seconds(flight.since, now)).fold(0.0, f64::max);
+        let ages = || self.in_flight.values().map(|flight| seconds(flight.since, now));
+        let (oldest, youngest) = (ages().fold(0.0, f64::max), ages().reduce(f64::min).unwrap_or(0.0));
         Pace {
             pending: if stopped { 0 } else { self.counts.pending },
             in_flight: self.counts.in_flight,
             oldest,
+            youngest,
             parallel: self.budget.map(|budget| budget.saturating_sub(self.counts.failed)),
             mean: mean_of(self.timed).or(mean),
             finished: self.open.map_or(0, |(_, finished)| finished),

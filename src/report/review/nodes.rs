@@ -27,8 +27,15 @@ fn plain(text: &str) -> String {
 /// Whether all its nodes are as wanted.
 pub(super) fn is_settled(rollout: &Rollout) -> bool {
     rollout.waves.iter().all(|wave| wave.nodes.is_empty())
-        && rollout.left_alone.iter().all(|left| left.why == Why::Converged)
-        && rollout.pause.is_none()
+        && (rollout.left_alone.iter().all(|left| left.why == Why::Converged) || is_out_of_scope(rollout))
+        && (rollout.pause.is_none() || is_out_of_scope(rollout))
+}
+
+/// Whether the plan was asked for none of its nodes.
+pub(super) fn is_out_of_scope(rollout: &Rollout) -> bool {
+    rollout.left_alone.iter().any(|left| left.why == Why::OutOfScope)
+        && rollout.waves.is_empty()
+        && rollout.left_alone.iter().all(|left| left.why == Why::OutOfScope)
 }
 
 /// How many nodes there are and how many change, for the line that begins with the pool's name.

@@ -136,6 +136,9 @@ fn write_settled(page: &mut Page<'_>, pools: &[&PoolReview]) -> io::Result<()> {
         let state = match pool.rollout.as_ref().map(|rollout| rollout.nodes) {
             None => "unchanged".to_owned(),
             Some(0) => "no nodes".to_owned(),
+            Some(nodes) if pool.rollout.as_ref().is_some_and(nodes::is_out_of_scope) => {
+                format!("{}, not asked for", count(nodes, "node"))
+            }
             Some(1) => format!("1 node, on {target}"),
             Some(nodes) => format!("{nodes} nodes, all on {target}"),
         };

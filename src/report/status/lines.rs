@@ -44,22 +44,23 @@ impl Kind for Line<'_> {
 #[must_use]
 pub fn line_of<'a>(change: &Change<'a>) -> Line<'a> {
     match *change {
-        Change::Node { node, was } => Line::Node { node: Box::new(Row::of(node)), was },
+        Change::Node { node, was } => Line::Node { node: Box::new(Row::of(node)), was: was.map(|was| was.state) },
         Change::Gone { node, pool } => Line::Gone { node, pool },
         Change::Orders { orders } => Line::Orders { orders },
     }
 }
 
-/// A change, as people read it, with the time of day in UTC.
+/// A change, as people read it, with the time in UTC. `None`: there is nothing in it that people would read about.
 #[must_use]
-pub fn line(now: Timestamp, change: &Change<'_>) -> String {
+pub fn line(now: Timestamp, change: &Change<'_>) -> Option<String> {
     let time = quiet(now.strftime("%Y-%m-%dT%H:%M:%SZ"));
     let in_pool = |pool: Option<&PoolName>| pool.map(|pool| format!(" ({pool})")).unwrap_or_default();
-    match change {
+    Some(match change {
+        Change::Node { node, was: Some(was) } if was.state == node.state && words(was) == words(node) => return None,
         Change::Node { node, was } => {
             let state = styled(&node.state.to_string(), Some(node.state.grade()));
             let state = match was {
-                Some(was) if *was != node.state => format!("{was} → {state}"),
+                Some(was) if was.state != node.state => format!("{} → {state}", was.state),
                 Some(_) => state,
                 None => format!("new, {state}"),
             };
@@ -83,7 +84,7 @@ pub fn line(now: Timestamp, change: &Change<'_>) -> String {
             };
             format!("{time} {}: {}", orders.fleet, one_line(&text))
         }
-    }
+    })
 }
 
 /// The first line of a screen that is drawn again and again.

@@ -95,7 +95,7 @@ fn what_comes_from_the_cluster_steers_no_terminal() {
     let text = String::from_utf8(out).unwrap();
     assert!(!text.contains("\u{1b}]") && !text.contains('\u{7}') && !text.contains("\u{1b}[2J"), "{text:?}");
     let change = crate::status::Change::Node { node: &status.nodes[0], was: None };
-    assert!(!line(at(), &change).contains("\u{1b}]"));
+    assert!(!line(at(), &change).unwrap().contains("\u{1b}]"));
 }
 
 #[test]

@@ -197,8 +197,14 @@ fn write_nodes(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Res
 }
 
 /// What is said of a node below it; the same for all that have the same to say.
-fn reason(node: &NodeStatus) -> Option<(State, String)> {
-    Some((node.state, words(node)?))
+fn reason(node: &NodeStatus) -> Option<(State, String, Option<String>)> {
+    Some((node.state, words(node)?, fallback(node)))
+}
+
+/// What a node falls back to, where it fails and that is not what it runs.
+fn fallback(node: &NodeStatus) -> Option<String> {
+    let (good, active) = (short(node.last_known_good.as_ref()), short(node.active.as_ref()));
+    (matches!(node.state, State::Failed | State::CannotFetch) && good != active).then_some(good)
 }
 
 fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Result<()> {
@@ -212,6 +218,9 @@ fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Res
     };
     if let Some(words) = words(node) {
         indented(out, "", &words)?;
+    }
+    if let Some(good) = fallback(node) {
+        indented(out, "last known good: ", &good)?;
     }
     if let Some(explanation) = explanation(node) {
         indented(out, "meaning: ", explanation.meaning)?;

@@ -227,7 +227,7 @@ pub enum Shape {
 #[must_use]
 pub fn renderer(shape: Shape, verbose: bool, width: usize, location: Location) -> Box<dyn Renderer> {
     match shape {
-        Shape::Format(Format::Text) => Box::new(plain::Plain { verbose, width }),
+        Shape::Format(Format::Text) => Box::new(plain::Plain { verbose, width, example: None }),
         Shape::Format(Format::Json) => Box::new(tree::Tree::json()),
         Shape::Format(Format::Yaml) => Box::new(tree::Tree::yaml()),
         Shape::Format(Format::Markdown) => Box::new(table::Table::new(verbose)),

@@ -13,10 +13,15 @@ pub(super) struct Plain {
     pub verbose: bool,
     /// How wide lines may be, in columns.
     pub width: usize,
+    /// The code of the worst finding that was shown, an error's before a warning's.
+    pub example: Option<(Severity, &'static str)>,
 }
 
 impl Renderer for Plain {
     fn batch(&mut self, out: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
+        let shown = batch.all().map(|finding| (finding.severity, finding.code));
+        let worst = findings::worst(self.example.into_iter().chain(shown));
+        self.example = worst;
         findings::each(
             out,
             batch.texts,
@@ -46,6 +51,9 @@ impl Renderer for Plain {
                 answers.said().into_iter().map(|(fine, text)| if fine { text } else { bad(text) }).collect();
             let assumed = if totals.assumed == Some(*minor) { " (assumed: see --kubernetes-version)" } else { "" };
             writeln!(out, "  kubelet {minor}{}: {}", quiet(assumed), said.join(", "))?;
+        }
+        if let Some((_, code)) = self.example {
+            writeln!(out, "  {}", findings::says_more(code))?;
         }
         if self.verbose {
             return Ok(());

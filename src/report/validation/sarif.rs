@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{Batch, Location, Renderer, Totals};
 use crate::finding::{Finding, Place, Severity};
-use crate::report::codes;
 use crate::report::findings::{Texts, who};
+use crate::report::{coded, codes};
 
 /// The most results that GitHub takes of one run; it refuses a file with more ("SARIF support for code scanning").
 const MAX_RESULTS: usize = 25_000;
@@ -139,6 +139,8 @@ fn descriptor(code: &str) -> Value {
         Some(source) => format!("{says}\nSource: {source}"),
         None => says.clone(),
     };
+    let way_out = coded::explain(code).map(|coded| format!("\nWhat to do: {}", coded.way_out)).unwrap_or_default();
+    let help = format!("{help}{way_out}\n`nodecfg explain {code}` says more.");
     let tag = if known.is_some_and(|code| code.is_rule) { "kubelet" } else { "nodecfg" };
     json!({
         "id": code,

@@ -143,6 +143,20 @@ impl Running {
         self.err.text()
     }
 
+    /// Waits until standard output has this text.
+    pub async fn until_it_writes(&mut self, text: &str) {
+        until(&format!("it writes {text:?}"), async || {
+            let written = self.out.text();
+            if let Some(status) = self.child.try_wait().unwrap()
+                && !written.contains(text)
+            {
+                panic!("ended ({status}) without writing {text:?}\n{written}\n{}", self.err.text());
+            }
+            written.contains(text)
+        })
+        .await;
+    }
+
     /// Sends SIGINT, as Ctrl-C does.
     pub fn interrupt(&self) {
         let script = format!("kill -INT {}", self.child.id());

@@ -1,0 +1,69 @@
+//! Asks on a terminal before something is done that is not easily undone.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use super::{Failure, Terminal};
+
+/// Whether to ask.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(super) struct ConfirmArgs {
+    /// Do it without asking. Needed where standard input or standard error is no terminal.
+    #[arg(short, long)]
+    yes: bool,
+}
+
+impl ConfirmArgs {
+    /// Whether nobody need be asked.
+    pub(super) fn is_given(self) -> bool {
+        self.yes
+    }
+
+    /// Makes sure that there will be somebody to ask, or that nobody need be: before anything is looked at.
+    pub(super) fn possible(self) -> Result<(), Failure> {
+        if self.yes || (io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "this asks before it changes anything, and there is no terminal to ask on",
+            "pass --yes to do it without being asked, or --dry-run to see what it would do",
+        ))
+    }
+
+    /// Asks. Everything but yes is no.
+    pub(super) async fn ask(self, question: &str, terminal: &mut Terminal) -> Result<(), Failure> {
+        if self.yes {
+            return Ok(());
+        }
+        terminal.out.flush()?;
+        write!(terminal.err, "\n{question} [y/N] ")?;
+        terminal.err.flush()?;
+        let reading = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            io::stdin().lock().read_line(&mut line).map(|_| line)
+        });
+        let answer = reading.await.map_err(io::Error::other)??;
+        if is_yes(&answer) {
+            return Ok(());
+        }
+        Err(Failure::usage("not confirmed; nothing was changed", "run it again and answer with y, or pass --yes"))
+    }
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_is_yes() {
+        for yes in ["y\n", "Y", " yes ", "YES\r\n"] {
+            assert!(is_yes(yes), "{yes:?}");
+        }
+        for no in ["", "\n", "n", "no", "ye", "yy", "ja"] {
+            assert!(!is_yes(no), "{no:?}");
+        }
+    }
+}

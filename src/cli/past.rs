@@ -1,0 +1,57 @@
+//! The earlier revisions of a pool in a repository: what `history` lists and `rollback` goes back to.
+
+use super::repository_args::RepositoryArgs;
+use super::{Failure, Terminal};
+use crate::desired::{Draft, draft};
+use crate::history::{Content, Log, Revision};
+use crate::names::PoolName;
+use crate::repository::Snapshot;
+use crate::repository::history::{WalkEnd, walk};
+use crate::spelling::nearest;
+
+/// The revisions of one pool.
+pub(super) struct Past {
+    pub(super) revisions: Vec<Revision>,
+    pub(super) end: WalkEnd,
+    /// What the revision that is asked about says, as far as it can be read.
+    pub(super) draft: Draft,
+    pub(super) snapshot: Snapshot,
+}
+
+impl Past {
+    /// Reads it, at most `limit` revisions. That one is invalid is no failure.
+    pub(super) async fn read(
+        repository: &RepositoryArgs,
+        pool: &PoolName,
+        limit: usize,
+        terminal: &mut Terminal,
+    ) -> Result<Self, Failure> {
+        let options = repository.history_options()?;
+        let snapshot = match repository.load(terminal).await {
+            Ok(loaded) => loaded.snapshot,
+            Err(Failure::Invalid { snapshot, .. }) => *snapshot,
+            Err(failure) => return Err(failure),
+        };
+        let draft = draft(&snapshot, repository.gate());
+        let mut log = Log::new(pool.clone(), repository.gate(), limit);
+        let end = walk(&options, |logged, snapshot| log.take(logged, snapshot))
+            .map_err(|error| Failure::Repository(Box::new(error)))?;
+        let revisions = log.end(end);
+        if revisions.iter().all(|revision| revision.content == Content::Absent) {
+            return Err(unknown_pool(pool, &draft));
+        }
+        Ok(Self { revisions, end, draft, snapshot })
+    }
+}
+
+/// No such pool.
+pub(super) fn unknown_pool(pool: &PoolName, draft: &Draft) -> Failure {
+    let known: Vec<&str> =
+        draft.desired.iter().flat_map(|desired| desired.pools.keys()).map(PoolName::as_str).collect();
+    let help = match nearest(pool.as_str(), known.iter().copied()) {
+        Some(near) => format!("did you mean {near}?"),
+        None if known.is_empty() => "name the folder that holds nodecfg.yaml or pools/".to_owned(),
+        None => format!("it has {}", crate::report::names(known, 10)),
+    };
+    Failure::usage(format!("the repository has no pool {pool}"), help)
+}

@@ -1,0 +1,193 @@
+//! The one way to change nodes, which `sync`, `rollback` and `reset` share: the lock, the plan under it, its checker, the rollout.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::Instrument as _;
+
+use super::cluster_args::parse_duration;
+use super::observe::{Planned, plan, warn_of_plan};
+use super::plan_file::Meeting;
+use super::reports::ReportArgs;
+use super::repository_args::Loaded;
+use super::run::{self, Audience, Purpose, Subject};
+use super::{Exit, Failure, Terminal, diff};
+use crate::cluster::lease::{self, HeldLock, LockOptions};
+use crate::cluster::{ClusterReader, ClusterWriter};
+use crate::names::{FleetName, NamespaceName, PoolName};
+use crate::observed::Pause;
+use crate::plan::{Options, Plan};
+use crate::report::Format;
+use crate::report::progress::Scene;
+use crate::review::{Side, of_plan};
+use crate::rollout::execute::{Rollout, Stop, execute};
+use crate::rollout::machine::Mode;
+use crate::telemetry::spans;
+
+/// How a rollout goes about it.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct PaceArgs {
+    /// Point nodes that fail back at what they had before.
+    #[arg(long)]
+    rollback_on_failure: bool,
+    #[command(flatten)]
+    lock: LockArgs,
+    /// How many requests to send at a time.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
+}
+
+/// How the lock is taken.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct LockArgs {
+    /// How long to wait for another sync of the same fleet to end.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
+    lock_timeout: Duration,
+}
+
+impl LockArgs {
+    /// Takes the lock of a fleet.
+    pub(super) async fn take(
+        &self,
+        reader: &ClusterReader,
+        namespace: &NamespaceName,
+        fleet: &FleetName,
+    ) -> Result<HeldLock, Failure> {
+        let host =
+            hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
+        let identity = lease::identity(&host, std::process::id(), fastrand::u64(..));
+        let lock =
+            LockOptions { timeout: self.lock_timeout, ..LockOptions::new(namespace.as_str(), fleet.clone(), identity) };
+        Ok(lease::acquire(reader, lock).instrument(spans::stage("lock")).await?)
+    }
+}
+
+/// What is to be made so, and how that is shown.
+pub(super) struct Reconciliation<'a> {
+    pub(super) purpose: Purpose,
+    pub(super) loaded: &'a Loaded,
+    /// What was read, as a reader names it.
+    pub(super) side: Side,
+    pub(super) scene: &'a Scene,
+    pub(super) reader: &'a ClusterReader,
+    /// The plan that was reviewed, if one was.
+    pub(super) meeting: Option<&'a Meeting>,
+    pub(super) options: Options,
+    /// Pauses this pool once it is clear that it can be changed, and before it is.
+    pub(super) pause: Option<(PoolName, Pause)>,
+    pub(super) pace: &'a PaceArgs,
+    pub(super) reports: &'a ReportArgs,
+    pub(super) format: Format,
+    pub(super) verbose: u8,
+}
+
+impl Reconciliation<'_> {
+    /// Shows what would be done, and changes nothing.
+    pub(super) async fn preview(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let plan = self.shown(terminal).await?;
+        // What the plan says already; here is no more to say than how this would end.
+        Ok(if plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository })
+    }
+
+    /// Shows what would be done; answers with the plan.
+    pub(super) async fn shown(&self, terminal: &mut Terminal) -> Result<Plan, Failure> {
+        let Planned { plan, .. } =
+            plan(self.loaded, self.reader, None, self.options.clone()).await.and_then(|planned| {
+                if let Some(meeting) = self.meeting {
+                    meeting.hold(&planned, self.reader)?;
+                }
+                Ok(planned)
+            })?;
+        terminal.record.planned(&plan);
+        warn_of_plan(&plan, self.loaded, self.format, self.verbose, terminal)?;
+        let review = of_plan(self.side.clone(), &self.loaded.desired, &plan);
+        diff::write(&review, self.format, None, self.reports, self.verbose, terminal)?;
+        Ok(plan)
+    }
+
+    /// The plan, shown to people.
+    pub(super) async fn planned_or_shown(&self, show: bool, terminal: &mut Terminal) -> Result<Plan, Failure> {
+        if show {
+            return self.shown(terminal).await;
+        }
+        Ok(plan(self.loaded, self.reader, None, self.options.clone()).await?.plan)
+    }
+
+    /// Does it, under the lock.
+    pub(super) async fn carry_out(self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let mut stop = run::stop_on_signals(terminal.foot.clone());
+        let taking = self.pace.lock.take(self.reader, &self.options.namespace, &self.loaded.desired.fleet);
+        let lock = run::unless_stopped(&mut stop, taking).await?;
+        let result = self.under(&lock, stop, terminal).await;
+        lock.release().await;
+        result
+    }
+
+    async fn under(
+        self,
+        lock: &HeldLock,
+        mut stop: watch::Receiver<Stop>,
+        terminal: &mut Terminal,
+    ) -> Result<Exit, Failure> {
+        let mut planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
+        if let Some((pool, pause)) = &self.pause {
+            let pausing = self.paused(pool, pause);
+            run::unless_stopped(&mut stop, pausing).await?;
+            // A rollout stops for what was ordered after its plan.
+            planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
+        }
+        terminal.record.planned(&planned.plan);
+        let Planned { plan, observed, options } = planned;
+        if plan.has_changes() {
+            warn_of_plan(&plan, self.loaded, self.format, self.verbose, terminal)?;
+        }
+        let review = of_plan(self.side, &self.loaded.desired, &plan);
+        let subject = Subject { purpose: self.purpose, scene: self.scene, plan: &plan, review: &review };
+        let mut audience = Audience::gather(subject, self.format, self.reports, self.verbose, terminal)?;
+        let rollout = Rollout {
+            plan: &plan,
+            desired: &self.loaded.desired,
+            observed: &observed,
+            options: &options,
+            mode: Mode {
+                assign: true,
+                as_reviewed: self.meeting.is_some(),
+                rollback_on_failure: self.pace.rollback_on_failure,
+                concurrency: usize::from(self.pace.concurrency),
+                timeout: None,
+            },
+        };
+        let writer = ClusterWriter::new(self.reader.clone(), lock);
+        let mut listen = |now, progress: &_| audience.tell(now, progress);
+        let execution = execute(rollout, self.reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
+        audience.dismiss(&execution, terminal)
+    }
+
+    /// A plan that may be carried out.
+    async fn planned(&self, lock: &HeldLock) -> Result<Planned, Failure> {
+        let planned = plan(self.loaded, self.reader, Some(lock), self.options.clone()).await?;
+        if let Some(meeting) = self.meeting {
+            meeting.hold(&planned, self.reader)?;
+        }
+        let problems = planned.plan.refusals();
+        if problems.is_empty() {
+            return Ok(planned);
+        }
+        Err(Failure::Problems { problems, snapshot: Box::new(self.loaded.snapshot.clone()) })
+    }
+
+    /// Pauses the pool. Who has paused it before goes on to be the one who did.
+    async fn paused(&self, pool: &PoolName, pause: &Pause) -> Result<(), Failure> {
+        let fleet = &self.loaded.desired.fleet;
+        lease::order(self.reader, self.options.namespace.as_str(), fleet, |desk| {
+            if desk.orders.pauses.contains_key(pool) {
+                return None;
+            }
+            let mut orders = desk.orders.clone();
+            orders.pauses.insert(pool.clone(), pause.clone());
+            Some(orders)
+        })
+        .await?;
+        Ok(())
+    }
+}

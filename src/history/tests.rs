@@ -1,0 +1,116 @@
+use super::*;
+use crate::desired::LabelSelector;
+use crate::plan::fixtures::{desired, fleet, managed, namespace, node, observed, on, policy, pool, pool_name, source};
+
+fn logged(number: u8) -> Logged {
+    Logged {
+        commit: CommitId::new(format!("{number:040x}")).unwrap(),
+        time: Timestamp::from_second(1_800_000_000 + i64::from(number)).unwrap(),
+        author: "Ada\u{1b}[31m".to_owned(),
+        subject: format!("commit {number}\r\n\u{202e}more"),
+    }
+}
+
+fn snapshot(kubelet: &str) -> Snapshot {
+    let kubelet = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{kubelet}\n");
+    Snapshot::of_texts([
+        ("pools/a/kubelet.yaml", kubelet.as_str()),
+        // What is wrong elsewhere does not matter.
+        ("pools/b/kubelet.yaml", "nonsense: ["),
+    ])
+}
+
+/// The revisions after these snapshots, given oldest first.
+fn revisions(texts: &[Option<&str>], limit: usize, end: WalkEnd) -> Vec<Revision> {
+    let mut log = Log::new(pool_name("a"), Gate::Strict, limit);
+    for (number, text) in texts.iter().enumerate().rev() {
+        let snapshot = text.map_or_else(|| Snapshot::of_texts([]), snapshot);
+        if log.take(logged(u8::try_from(number).unwrap()), Ok(snapshot)).is_break() {
+            return log.end(WalkEnd::Enough);
+        }
+    }
+    log.end(end)
+}
+
+fn commits(revisions: &[Revision]) -> Vec<String> {
+    revisions.iter().map(|revision| revision.subject.clone()).collect()
+}
+
+#[test]
+fn only_commits_that_changed_the_content_are_revisions() {
+    let story = [
+        None,
+        Some("maxPods: 110"),
+        Some("maxPods:   110 # the same"),
+        Some("maxPods: 120"),
+        Some("maxPodz: 1"),
+        Some("maxPods: 110"),
+        Some("maxPods: 110"),
+    ];
+    let found = revisions(&story, 10, WalkEnd::Root);
+    assert_eq!(commits(&found), ["commit 5 more", "commit 4 more", "commit 3 more", "commit 1 more"]);
+    assert_eq!(found[0].author, "Ada[31m");
+    assert!(found[0].current && found.iter().skip(1).all(|revision| !revision.current));
+    let Content::Invalid { problem } = &found[1].content else { panic!("{:?}", found[1]) };
+    assert!(problem.contains("maxPodz"), "{problem}");
+    // Gone back to: nodes are counted once.
+    assert_eq!(found[3].same_as.as_ref(), Some(&found[0].commit));
+    // What cannot be read is nothing to go back to.
+    assert_eq!(previous(&found).map(|revision| &revision.commit), Some(&found[2].commit));
+
+    assert_eq!(commits(&revisions(&story, 2, WalkEnd::Root)), ["commit 5 more", "commit 4 more"]);
+    let shallow = revisions(&story[2..4], 10, WalkEnd::Shallow);
+    assert_eq!(shallow.iter().map(|revision| revision.or_before).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(revisions(&[None, None], 10, WalkEnd::Root), []);
+    assert!(previous(&revisions(&story[1..3], 10, WalkEnd::Root)).is_none());
+}
+
+#[test]
+fn a_pool_that_is_gone_and_comes_back_is_listed_so() {
+    let found = revisions(&[Some("maxPods: 110"), None, Some("maxPods: 120")], 10, WalkEnd::Root);
+    assert_eq!(found.iter().map(|revision| revision.content.hash().is_some()).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(found[1].content, Content::Absent);
+}
+
+#[test]
+fn nodes_are_counted_where_they_are() {
+    let mut found = revisions(&[Some("maxPods: 110"), Some("maxPods: 120")], 10, WalkEnd::Root);
+    let name = |revision: &Revision| format!("fleet-a-{}", revision.content.hash().unwrap().short());
+    let (new, old) = (name(&found[0]), name(&found[1]));
+    let half = Node { source: Some(source(&new)), ..on(node("n2", "a"), &source(&old)) };
+    let mut cluster = observed([
+        on(node("n1", "a"), &source(&new)),
+        half,
+        node("n3", "a"),
+        on(node("n4", "a"), &source("somebody-elses")),
+        on(node("n5", "moved"), &source("fleet-a-lost")),
+        node("n6", "b"),
+    ]);
+    let mut lost = managed("fleet-a-lost", Some("fleet"), Some("a"), None);
+    lost.commit = Some("f".repeat(40));
+    for map in
+        [managed(&new, Some("fleet"), Some("a"), None), lost, managed("fleet-b-x", Some("fleet"), Some("b"), None)]
+    {
+        let key = ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() };
+        cluster.config_maps.insert(key, map);
+    }
+    let mut wanted = pool("a", 1, policy(1));
+    wanted.selector = LabelSelector::of_label("nodecfg.dev/pool", "a");
+    let wanted = desired([wanted]);
+    let (fleet, namespace, pool) = (fleet(), namespace(), pool_name("a"));
+    let subject = Subject { fleet: &fleet, pool: &pool, namespace: &namespace, desired: Some(&wanted) };
+    let rest = subject.find(&mut found, &cluster, &BTreeSet::new());
+    let counted = |wanted, assigned, active| Some(Nodes { wanted, assigned, active, last_known_good: 0 });
+    assert_eq!((found[0].exists, found[0].nodes), (Some(true), counted(2, 1, 1)));
+    assert_eq!((found[1].exists, found[1].nodes), (Some(false), counted(0, 1, 1)));
+    assert_eq!((rest.nodes, rest.local, rest.elsewhere), (5, 1, 1));
+    assert_eq!(rest.others.len(), 1);
+    assert_eq!((rest.others[0].name.as_str(), rest.others[0].known), ("fleet-a-lost", Some(false)));
+    assert_eq!(rest.others[0].nodes.wanted, 1);
+}
+
+#[test]
+fn what_others_wrote_steers_no_terminal() {
+    assert_eq!(printable("a\u{1b}]0;x\u{7}\tb\n\u{202e}c\u{200b}"), "a]0;x bc");
+    assert_eq!(printable(&"é".repeat(300)).chars().count(), 201);
+}

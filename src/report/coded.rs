@@ -1,0 +1,201 @@
+//! What `nodecfg explain CODE` says: of the code of a finding, or of an error that a command ended with.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::LazyLock;
+
+use serde::Serialize;
+
+use super::codes;
+use super::document::Kind;
+use super::markdown::prose;
+use super::style::{bad, heading, quiet, warning};
+use crate::advice::table as advice;
+use crate::finding::{LENIENT_CODES, Severity};
+use crate::kubelet::rules::{self, RuleStage};
+use crate::kubelet::table;
+use crate::spelling::nearest;
+
+static TEXT: &str = include_str!("../../data/errors.csv");
+static ERRORS: LazyLock<BTreeMap<String, [String; 3]>> = LazyLock::new(|| {
+    table::rows(TEXT)
+        .filter_map(|cells| <[String; 4]>::try_from(cells).ok())
+        .map(|[code, says, why, way_out]| (code, [says, why, way_out]))
+        .collect()
+});
+
+/// How wide the text is, in columns.
+const COLUMNS: usize = 78;
+
+/// What a code stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Coded {
+    /// The code.
+    pub code: String,
+    /// `error`, `warning` or `note`, where nothing lowers it.
+    pub grade: String,
+    /// What it says, in one sentence.
+    pub says: String,
+    /// Why that is so.
+    pub why: String,
+    /// What can be done.
+    pub way_out: String,
+    /// Where that is written down; unset for what only nodecfg asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+impl Kind for &Coded {
+    const KIND: &'static str = "CodeExplanation";
+}
+
+/// What a code stands for, if it is one.
+#[must_use]
+pub fn explain(code: &str) -> Option<Coded> {
+    if let Some([says, why, way_out]) = ERRORS.get(code) {
+        let (says, why, way_out) = (says.clone(), why.clone(), way_out.clone());
+        return Some(Coded {
+            code: code.to_owned(),
+            grade: Severity::Error.to_string(),
+            says,
+            why,
+            way_out,
+            source: None,
+        });
+    }
+    let found = codes::lookup(code)?;
+    let (why, way_out) = match rules::lookup(code) {
+        Some(rule) => (
+            format!("The kubelets from {} to {} {}", rule.since, rule.until, of_stage(rule.stage)),
+            "Mend the line that the finding shows. Where only some versions ask for it, spec.kubernetesVersion in pool.yaml says \
+             which ones the pool has.",
+        ),
+        None if advice::lookup(code).is_some() => (
+            "The kubelet takes it without a word, and its author may not have meant it.".to_owned(),
+            "Mend the line that the finding shows, if it was not meant. A warning or a note keeps nothing from being rolled out.",
+        ),
+        None if LENIENT_CODES.contains(&code) => (
+            "The kubelet would drop or misread it without a word.".to_owned(),
+            "Write it as the finding says. With --lenient it is only a warning.",
+        ),
+        None => (
+            "nodecfg reads files so that every reader of them understands the same.".to_owned(),
+            "Mend the place that the finding shows, as it says there.",
+        ),
+    };
+    Some(Coded {
+        code: code.to_owned(),
+        grade: found.severity.to_string(),
+        says: found.says.to_owned(),
+        why,
+        way_out: way_out.to_owned(),
+        source: found.source.map(str::to_owned),
+    })
+}
+
+fn of_stage(stage: RuleStage) -> &'static str {
+    match stage {
+        RuleStage::Load => "do not decode a file that breaks it, and do not start.",
+        RuleStage::Gates => "refuse feature gates that break it, and do not start.",
+        RuleStage::Validate => "refuse values that break it, and do not start.",
+        RuleStage::Startup => "accept a file that breaks it, and exit later while they start.",
+    }
+}
+
+/// The code that is most like this one, if any is.
+#[must_use]
+pub fn nearest_code(code: &str) -> Option<&'static str> {
+    let errors = ERRORS.keys().map(String::as_str);
+    nearest(code, errors.chain(codes::all()))
+}
+
+/// Writes it for people.
+///
+/// # Errors
+/// When the writer does.
+pub fn text(out: &mut dyn Write, coded: &Coded) -> io::Result<()> {
+    let grade = if coded.grade == "error" { bad(&coded.grade) } else { warning(&coded.grade) };
+    writeln!(out, "{} ({grade})\n", heading(&coded.code))?;
+    for (label, words) in [
+        ("", Some(&coded.says)),
+        ("why:  ", Some(&coded.why)),
+        ("do:   ", Some(&coded.way_out)),
+        ("from: ", coded.source.as_ref()),
+    ] {
+        let Some(words) = words else { continue };
+        for (index, line) in filled(words, COLUMNS - label.len()).into_iter().enumerate() {
+            let label = if index == 0 { label } else { "      ".get(..label.len()).unwrap_or_default() };
+            writeln!(out, "{}{line}", quiet(label))?;
+        }
+        if label.is_empty() {
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes it for a pull request.
+///
+/// # Errors
+/// When the writer does.
+pub fn markdown(out: &mut dyn Write, coded: &Coded) -> io::Result<()> {
+    writeln!(out, "### `{}` ({})\n\n{}\n", coded.code, coded.grade, prose(&coded.says))?;
+    writeln!(out, "- Why: {}\n- What to do: {}", prose(&coded.why), prose(&coded.way_out))?;
+    coded.source.iter().try_for_each(|source| writeln!(out, "- From: {}", prose(source)))
+}
+
+fn filled(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= columns) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files in which errors get their codes.
+    const SOURCES: [&str; 5] = [
+        include_str!("../cluster/error.rs"),
+        include_str!("../plan/problem.rs"),
+        include_str!("../plan/saved/read.rs"),
+        include_str!("../cli/plan_file.rs"),
+        include_str!("../cli/failure.rs"),
+    ];
+
+    #[test]
+    fn the_table_is_well_formed_and_has_every_error() {
+        assert_eq!(TEXT.lines().next(), Some("code,says,why,way_out"));
+        assert_eq!(ERRORS.len(), TEXT.lines().count() - 1, "every line reads, and no code appears twice");
+        assert!(TEXT.lines().skip(1).is_sorted());
+        for (code, words) in ERRORS.iter() {
+            assert!(words.iter().all(|words| words.ends_with(['.', '`'])), "{code}");
+            assert!(codes::lookup(code).is_none(), "{code} is a finding's");
+        }
+        let arm = regex::Regex::new(r#"(?:=> |one\(|code: )"([a-z]+(?:-[a-z]+)*)"(?:,|\.to_owned)"#).unwrap();
+        for code in SOURCES.iter().flat_map(|source| arm.captures_iter(source)).map(|found| found[1].to_owned()) {
+            assert!(explain(&code).is_some(), "{code} is not explained in data/errors.csv");
+        }
+    }
+
+    #[test]
+    fn every_code_is_explained_in_eighty_columns() {
+        for code in codes::all().map(str::to_owned).chain(ERRORS.keys().cloned()) {
+            let coded = explain(&code).unwrap();
+            let mut out = Vec::new();
+            text(&mut out, &coded).unwrap();
+            let out = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+            assert!(out.lines().all(|line| line.chars().count() <= 80 || !line.trim().contains(' ')), "{out}");
+        }
+        assert_eq!(nearest_code("config-map-gon"), Some("config-map-gone"));
+    }
+}

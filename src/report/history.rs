@@ -1,0 +1,195 @@
+//! The revisions of a pool, and the nodes on each.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::count;
+use super::document::{Document, Kind};
+use super::markdown::{code, prose};
+use super::style::{bad, good, heading, quiet, warning};
+use crate::history::{Content, Nodes, OtherConfigMap, Revision, Whereabouts};
+use crate::names::{FleetName, PoolName};
+use crate::repository::history::WalkEnd;
+
+/// The revisions of a pool.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct History {
+    /// The fleet.
+    pub fleet: FleetName,
+    /// The pool.
+    pub pool: PoolName,
+    /// The revisions that changed what its nodes shall run, newest first.
+    pub revisions: Vec<Revision>,
+    /// Whether these are all there are.
+    pub whole: bool,
+    /// Why not, and the way to see more; unset when they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Where the nodes are beside that; unset without a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whereabouts: Option<Whereabouts>,
+}
+
+impl Kind for History {
+    const KIND: &'static str = "History";
+}
+
+/// Why a history that ended so is not whole.
+#[must_use]
+pub fn note(end: WalkEnd) -> Option<String> {
+    match end {
+        WalkEnd::Root => None,
+        WalkEnd::Enough => Some("there may be older revisions; --limit shows more".to_owned()),
+        WalkEnd::Shallow => {
+            Some("the clone is shallow, so that older commits are missing; run: git fetch --unshallow".to_owned())
+        }
+        WalkEnd::TooMany => {
+            Some("there are more commits than are gone through; begin further back with --rev".to_owned())
+        }
+    }
+}
+
+/// The beginning of a text, as much as there is room for.
+fn fit(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most.saturating_sub(1)) {
+        Some((end, _)) if text.chars().count() > most => format!("{}…", text.get(..end).unwrap_or_default()),
+        _ => text.to_owned(),
+    }
+}
+
+fn date(revision: &Revision) -> String {
+    revision.time.strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// The nodes in words; empty when there are none.
+fn on_it(nodes: &Nodes) -> String {
+    let parts = [
+        (nodes.wanted, "pointed at it"),
+        (nodes.assigned, "assigned"),
+        (nodes.active, "running it"),
+        (nodes.last_known_good, "would fall back to it"),
+    ];
+    let parts: Vec<String> =
+        parts.into_iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();
+    parts.join(", ")
+}
+
+fn what(revision: &Revision) -> String {
+    match (&revision.content, revision.exists) {
+        (Content::Config { config_map, .. }, Some(false)) => format!("ConfigMap {config_map}, not in the cluster"),
+        (Content::Config { config_map, .. }, _) => format!("ConfigMap {config_map}"),
+        (Content::Local, _) => "the local configuration".to_owned(),
+        (Content::Absent, _) => "no such pool".to_owned(),
+        (Content::Invalid { problem }, _) => format!("invalid: {problem}"),
+    }
+}
+
+fn nodes_of(revision: &Revision) -> Option<String> {
+    match (&revision.same_as, &revision.nodes) {
+        (Some(same), _) => Some(format!("the same as {}", same.short())),
+        (None, Some(nodes)) if nodes.is_none() => Some("no nodes".to_owned()),
+        (None, Some(nodes)) => Some(on_it(nodes)),
+        (None, None) => None,
+    }
+}
+
+/// Writes the revisions, three lines each.
+///
+/// # Errors
+/// When the writer does.
+pub fn text(out: &mut dyn Write, history: &History, width: usize) -> io::Result<()> {
+    for revision in &history.revisions {
+        let mark = if revision.current { good("*") } else { " ".to_owned() };
+        let or_before = if revision.or_before { " or before" } else { "" };
+        let author = fit(&revision.author, width.saturating_sub(32 + or_before.len()));
+        let commit = heading(revision.commit.short());
+        writeln!(out, "{mark} {commit}  {}{or_before}  {author}", date(revision))?;
+        writeln!(out, "    {}", fit(&revision.subject, width.saturating_sub(4)))?;
+        let line = fit(&what(revision), width.saturating_sub(4));
+        let line = if matches!(revision.content, Content::Invalid { .. }) { bad(line) } else { quiet(line) };
+        writeln!(out, "    {line}")?;
+        if let Some(nodes) = nodes_of(revision) {
+            writeln!(out, "    {nodes}")?;
+        }
+        writeln!(out)?;
+    }
+    if let Some(rest) = &history.whereabouts {
+        for other in &rest.others {
+            writeln!(out, "  {} {}", warning("other:"), other.name)?;
+            writeln!(out, "    {}", origin(other))?;
+            if !other.nodes.is_none() {
+                writeln!(out, "    {}", on_it(&other.nodes))?;
+            }
+            writeln!(out)?;
+        }
+    }
+    writeln!(out, "{}", totals(history))?;
+    if let Some(note) = &history.note {
+        writeln!(out, "{}", quiet(note))?;
+    }
+    Ok(())
+}
+
+fn origin(other: &OtherConfigMap) -> String {
+    match (&other.commit, other.known) {
+        (Some(commit), Some(true)) => format!("made from {}, which is not among these", short(commit)),
+        (Some(commit), _) => format!("made from {}, which this repository does not have", short(commit)),
+        (None, _) => "does not say from which commit it was made".to_owned(),
+    }
+}
+
+/// A commit as a ConfigMap names it, which may be anything.
+fn short(commit: &str) -> String {
+    commit.chars().take(10).collect()
+}
+
+fn totals(history: &History) -> String {
+    let revisions = format!("{}: {}", heading(&history.pool), count(history.revisions.len(), "revision"));
+    let Some(rest) = &history.whereabouts else { return format!("{revisions}.") };
+    let mut parts = vec![count(rest.nodes, "node")];
+    for (number, what) in [(rest.local, "on local configuration"), (rest.elsewhere, "on something else")] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    format!("{revisions}, {}.", parts.join(", "))
+}
+
+/// The revisions as a table.
+///
+/// # Errors
+/// When the writer does.
+pub fn markdown(out: &mut dyn Write, history: &History) -> io::Result<()> {
+    writeln!(out, "| revision | date (UTC) | author | subject | configuration | nodes |\n|---|---|---|---|---|---|")?;
+    for revision in &history.revisions {
+        let mark = if revision.current { " (current)" } else { "" };
+        writeln!(
+            out,
+            "| {}{mark} | {} | {} | {} | {} | {} |",
+            code(&revision.commit.short().to_string()),
+            date(revision),
+            prose(&revision.author),
+            prose(&revision.subject),
+            prose(&what(revision)),
+            prose(&nodes_of(revision).unwrap_or_else(|| "–".to_owned())),
+        )?;
+    }
+    for other in history.whereabouts.iter().flat_map(|rest| &rest.others) {
+        writeln!(out, "| – | – | – | {} | {} | {} |", prose(&origin(other)), code(&other.name), on_it(&other.nodes))?;
+    }
+    if let Some(note) = &history.note {
+        writeln!(out, "\n{}", prose(note))?;
+    }
+    Ok(())
+}
+
+/// `{formatVersion, kind, fleet, pool, revisions, …}`.
+///
+/// # Errors
+/// When it cannot be serialised, which would be a bug.
+pub fn document(history: &History) -> serde_json::Result<Value> {
+    Document::value(history.clone())
+}

@@ -1,0 +1,155 @@
+//! The page of `status`: how every pool and every node of a cluster is.
+
+use jiff::Timestamp;
+
+use super::failures::{Case, grouped};
+use super::page::{Failure, Node, Notice, Page, Pool, State};
+use crate::names::FleetName;
+use crate::plan::Problem;
+use crate::report::error::ErrorMessage;
+use crate::report::status::{explanation, pause, words};
+use crate::report::{count, source};
+use crate::review::Review;
+use crate::status::{FleetOrders, FleetStatus, Grade, NodeStatus, PoolStatus, State as Of};
+
+/// The page of one look at a cluster. `review` is what a sync would do, or why none could, where a repository was named.
+#[must_use]
+pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Review, Vec<Problem>>>) -> Page {
+    let (review, problems) = match review {
+        None => (None, Vec::new()),
+        Some(Ok(review)) => (Some(review), Vec::new()),
+        Some(Err(problems)) => (None, problems),
+    };
+    let problem = |problem: Problem| ErrorMessage {
+        code: problem.code().to_owned(),
+        message: format!("no sync could run: {problem}"),
+        help: problem.help(),
+    };
+    let states: Vec<String> = status.states.iter().map(|(state, number)| format!("{number} {state}")).collect();
+    let nodes = count(status.nodes.len(), "node");
+    let good = problems.is_empty() && status.nodes.iter().all(|node| node.state.grade() > Grade::Warning);
+    let single = match status.fleets.as_slice() {
+        [orders] => Some(&orders.fleet),
+        _ => None,
+    };
+    Page {
+        command: "status",
+        good,
+        verdict: if states.is_empty() { nodes } else { format!("{nodes}: {}", states.join(", ")) },
+        facts: facts(status, server),
+        made: status.at,
+        errors: problems.into_iter().map(problem).collect(),
+        notices: status.fleets.iter().flat_map(notices).collect(),
+        pools: status.pools.iter().map(|of| pool(status, of, single)).collect(),
+        columns: &["ready", "kubelet", "assigned", "active", "last known good", "since"],
+        failures: failures(status),
+        timeline: None,
+        review,
+    }
+}
+
+fn facts(status: &FleetStatus, server: &str) -> Vec<(&'static str, String)> {
+    let fleets: Vec<&str> = status.fleets.iter().map(|orders| orders.fleet.as_str()).collect();
+    let mut facts = Vec::new();
+    match fleets.as_slice() {
+        [] => {}
+        [fleet] => facts.push(("fleet", (*fleet).to_owned())),
+        _ => facts.push(("fleets", fleets.join(", "))),
+    }
+    if let Some(compared) = &status.compared {
+        let commit = compared.commit.as_ref().map_or_else(|| "the working tree".to_owned(), ToString::to_string);
+        facts.push(("compared with commit", commit));
+    }
+    facts.push(("cluster", server.to_owned()));
+    facts
+}
+
+/// Who rolls out a fleet, and what is not known of it.
+fn notices(orders: &FleetOrders) -> Vec<Notice> {
+    let fleet = &orders.fleet;
+    let mut notices = Vec::new();
+    if let Some(rollout) = &orders.rollout {
+        let since = rollout.since.map(|since| format!(" since {}", moment(since))).unwrap_or_default();
+        notices.push(Notice { label: "rollout", text: format!("{fleet}: {} holds the lock{since}", rollout.holder) });
+        if let Some(abort) = orders.abort.as_ref().filter(|abort| abort.holder == rollout.holder) {
+            let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let text = format!("{fleet}: {} told it to stop at {}{reason}", abort.by, moment(abort.at));
+            notices.push(Notice { label: "stopping", text });
+        }
+    }
+    if let Some(unknown) = &orders.unknown {
+        let text = format!("{fleet}: whether a rollout runs and what is paused is not known: {unknown}");
+        notices.push(Notice { label: "note", text });
+    }
+    notices
+}
+
+fn moment(at: Timestamp) -> String {
+    format!("{at:.0}")
+}
+
+fn pool(status: &FleetStatus, of: &PoolStatus, single: Option<&FleetName>) -> Pool {
+    let mut nodes: Vec<&NodeStatus> =
+        status.nodes.iter().filter(|node| node.pool == of.pool && node.fleet == of.fleet).collect();
+    nodes.sort_by(|a, b| a.node.cmp(&b.node));
+    let mut remarks: Vec<String> =
+        of.paused.as_ref().map(|paused| format!("paused: {}", pause(paused))).into_iter().collect();
+    if of.configurations > 1 {
+        remarks.push(format!("its nodes run {} different configurations", of.configurations));
+    }
+    Pool {
+        name: of.pool.clone(),
+        fleet: of.fleet.clone().filter(|fleet| single != Some(fleet)),
+        remarks,
+        nodes: nodes.into_iter().map(node).collect(),
+    }
+}
+
+fn node(status: &NodeStatus) -> Node {
+    Node {
+        name: status.node.clone(),
+        state: state(status.state),
+        word: status.state.to_string(),
+        cells: vec![
+            status.ready.to_string(),
+            status.kubelet.map(|version| version.to_string()).unwrap_or_default(),
+            source::short(status.assigned.as_ref()),
+            source::short(status.active.as_ref()),
+            source::short(status.last_known_good.as_ref()),
+            status.since.map(moment).unwrap_or_default(),
+        ],
+        says: words(status).unwrap_or_default(),
+    }
+}
+
+fn state(state: Of) -> State {
+    match state {
+        Of::Failed => State::Failed,
+        Of::NotReady => State::NotReady,
+        Of::Blocked => State::Blocked,
+        Of::CannotFetch => State::CannotFetch,
+        Of::Drifted => State::Drifted,
+        Of::OnTheWay => State::OnTheWay,
+        Of::Behind => State::Behind,
+        Of::Paused => State::Paused,
+        Of::Deleting => State::Deleting,
+        Of::Unpooled => State::Unpooled,
+        Of::Converged => State::Converged,
+    }
+}
+
+/// What somebody has to look at, each kind once: what is bad, and what was changed behind nodecfg's back.
+fn failures(status: &FleetStatus) -> Vec<Failure> {
+    let case = |node: &'_ NodeStatus| {
+        let told = node.state.grade() == Grade::Bad || node.state == Of::Drifted;
+        // The order of states is that of severity, and there are few of them.
+        let weight = Of::ALL.iter().position(|state| *state == node.state).and_then(|at| u8::try_from(at).ok());
+        told.then(|| (weight.unwrap_or(u8::MAX), state(node.state).word()))
+    };
+    let all = status.nodes.iter().filter_map(|node| {
+        let (weight, label) = case(node)?;
+        let (pool, words) = (node.pool.as_ref(), words(node).unwrap_or_default());
+        Some(Case { weight, label, words, explanation: explanation(node), pool, node: &node.node })
+    });
+    grouped(all)
+}

@@ -1,0 +1,112 @@
+//! Completions and manual pages.
+
+use std::process::Command;
+
+use crate::cluster::Cluster;
+use crate::program::{Run, nodecfg, run};
+use crate::repository::gpu_and_general;
+
+/// What bash would propose for the last of these words.
+fn proposals(mut command: Command, words: &str) -> Vec<String> {
+    let words: Vec<&str> = words.split(' ').collect();
+    command.env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+    command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_COMPLETE_SPACE", "false").env("_CLAP_IFS", "\n");
+    command.arg("--").args(words);
+    let run = Run::of(command);
+    assert_eq!((run.exit, run.err.as_str()), (0, ""), "{}", run.shown());
+    run.out.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn pools_and_nodes_are_proposed_and_nothing_where_there_is_no_cluster() {
+    let cluster = Cluster::start(&["gpu"], 2, &[]);
+    let (folder, empty) = (gpu_and_general(), tempfile::tempdir().unwrap());
+    let at = |folder: &std::path::Path, words: &str| proposals(cluster.command(folder, ""), words);
+    assert_eq!(at(folder.path(), "nodecfg pause g"), ["general", "gpu"]);
+    assert_eq!(at(folder.path(), "nodecfg capture --pool gp"), ["gpu"]);
+    assert_eq!(at(empty.path(), "nodecfg capture gpu-"), ["gpu-1", "gpu-2"]);
+    assert_eq!(at(empty.path(), "nodecfg pause g"), [""; 0], "the cluster has no ConfigMaps yet");
+    assert_eq!(cluster.run(folder.path(), "sync -q").exit, 0);
+    assert_eq!(at(empty.path(), "nodecfg pause g"), ["gpu"]);
+    assert_eq!(at(empty.path(), "nodecfg man agent-"), ["agent-host-step", "agent-status"]);
+    let elsewhere = |words: &str| proposals(nodecfg(empty.path()), words);
+    assert_eq!(elsewhere("nodecfg capture gpu-"), [""; 0]);
+    assert_eq!(elsewhere("nodecfg capture --kubeconfig nowhere gpu-"), [""; 0]);
+    assert!(elsewhere("nodecfg sy").contains(&"sync".to_owned()));
+}
+
+#[test]
+fn every_shell_gets_a_script_that_asks_and_one_that_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let asking = run(folder.path(), &format!("completions {shell}"));
+        let fixed = run(folder.path(), &format!("completions {shell} --static"));
+        assert!(asking.exit == 0 && asking.out.contains("COMPLETE"), "{}", asking.shown());
+        assert!(fixed.exit == 0 && fixed.out.contains("rollback-on-failure"), "{shell}");
+    }
+}
+
+#[test]
+fn a_variable_that_means_something_else_is_no_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = nodecfg(folder.path());
+    command.env("COMPLETE", "yes").args(["explain", "maxPods"]);
+    let run = Run::of(command);
+    assert!(run.exit == 0 && run.out.contains("maxPods"), "{}", run.shown());
+}
+
+#[test]
+fn every_command_has_a_manual_page_that_man_can_show() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = run(folder.path(), "man --out pages");
+    assert_eq!(written.exit, 0, "{}", written.shown());
+    let help = run(folder.path(), "--help").out;
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = commands
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert!(commands.contains(&"sync"), "{commands:?}");
+    for command in &commands {
+        let page = std::fs::read_to_string(folder.path().join(format!("pages/nodecfg-{command}.1"))).unwrap();
+        assert_eq!(run(folder.path(), &format!("man {command}")).out, page);
+        assert!(page.lines().any(|line| line == ".SH \"EXIT STATUS\""), "{page}");
+        assert!(page.contains(".SH \"SEE ALSO\"\n\\fBnodecfg\\fR(1)"), "{page}");
+    }
+    let sync = run(folder.path(), "man nodecfg-sync").out;
+    assert!(
+        sync.starts_with(".TH \"NODECFG\\-SYNC\" \"1\" \"\" \"nodecfg ") && sync.contains(".SH \"EXAMPLES\""),
+        "{sync}"
+    );
+    let unknown = run(folder.path(), "man snyc");
+    assert!(unknown.exit == 2 && unknown.err.contains("is it nodecfg-sync?"), "{}", unknown.shown());
+    assert_eq!(run(folder.path(), "man sync --out x").exit, 2);
+
+    // groff's warnings are about pages that would be shown otherwise than they are meant.
+    if Command::new("groff").arg("--version").output().is_err() {
+        eprintln!("not tested: groff is not installed");
+        return;
+    }
+    for page in std::fs::read_dir(folder.path().join("pages")).unwrap() {
+        let output =
+            Command::new("groff").args(["-man", "-ww", "-Tutf8", "-z"]).arg(page.unwrap().path()).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn codes_of_findings_and_errors_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    for (code, words) in [
+        ("always-allow", "CIS Kubernetes Benchmark"),
+        ("durations", "do not decode a file"),
+        ("ambiguous-scalar", "--lenient"),
+        ("config-map-gone", "restart all of these kubelets"),
+    ] {
+        let explained = run(folder.path(), &format!("explain {code}"));
+        let flat = explained.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(explained.exit == 0 && flat.contains(words), "{}", explained.shown());
+    }
+    let unknown = run(folder.path(), "explain config-map-gon");
+    assert!(unknown.exit == 2 && unknown.err.contains("is it config-map-gone?"), "{}", unknown.shown());
+}

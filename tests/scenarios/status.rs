@@ -1,0 +1,204 @@
+//! `status`, with and without a repository, once and while it goes on.
+
+use std::process::{Command, Stdio};
+
+use nodecfg::sandbox::kubelets::Fault;
+use serde_json::{Value, json};
+
+use crate::harness::{Cluster, KUBELET, Repository, Run, Running, Start, until};
+
+scenarios! {
+    Anything {
+        nodes_are_compared_with_a_repository,
+        what_somebody_else_did_is_drift,
+        a_pause_and_a_rollout_are_shown,
+        names_that_there_are_not_are_refused,
+        a_watch_shows_what_changes_until_ctrl_c,
+        a_watch_ends_when_nobody_reads,
+    }
+    Sandbox {
+        what_may_not_be_read_is_not_known,
+        a_status_takes_a_handful_of_requests,
+    }
+}
+
+fn repository() -> Repository {
+    Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}")
+}
+
+fn start(cluster: &Cluster, more: &[&str]) -> Running {
+    let kubeconfig = cluster.kubeconfig();
+    let arguments = [&["status", "--kubeconfig", kubeconfig.to_str().unwrap()], more].concat();
+    Running::start(cluster.home(), &arguments)
+}
+
+async fn status(cluster: &Cluster, more: &[&str]) -> Run {
+    start(cluster, more).end().await
+}
+
+fn node<'a>(document: &'a Value, name: &str) -> &'a Value {
+    document["nodes"].as_array().unwrap().iter().find(|node| node["node"] == name).unwrap()
+}
+
+async fn nodes_are_compared_with_a_repository(start: Start) {
+    let cluster = start.pool("a", 2).node("other", &[]).fault("a-2", Fault::ValidateError).up().await;
+    let repository = repository();
+    cluster.sync(&repository, &[]).await.exits(5);
+    let run = cluster.run("status", &repository, &[]).await.exits(0);
+    run.says("1 failed, 1 converged")
+        .says("1 in no pool")
+        .says("meaning: the kubelet read the configuration, refused a value");
+    repository.change("a", "maxPods: 120");
+    let run = cluster.run("status", &repository, &["-o", "json"]).await.exits(0);
+    let document = run.json();
+    assert_eq!(node(&document, "a-1")["state"], "behind", "{run}");
+    assert_eq!(node(&document, "a-2")["state"], "failed", "{run}");
+    assert_eq!(node(&document, "other")["state"], "unpooled", "{run}");
+    assert_eq!(node(&document, "a-1")["verdict"]["reason"]["kind"], "notAssigned", "{run}");
+    assert!(node(&document, "a-1")["desired"]["source"]["configMap"]["name"].is_string(), "{run}");
+    cluster.run("status", &repository, &["--rev", "HEAD~1"]).await.exits(0).says("1 failed, 1 converged");
+    cluster.run("status", &repository, &["-o", "markdown"]).await.exits(0).says("| `a` | 2 | 0% |");
+    cluster.down().await;
+}
+
+async fn what_somebody_else_did_is_drift(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository();
+    cluster.sync(&repository, &[]).await.exits(0);
+    cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), true, None).await;
+    cluster.assign_by_hand("a-2", "by-hand").await;
+    cluster.until_node("a-2", "runs what was made by hand", |state| state.active.as_deref() == Some("by-hand")).await;
+    let run = cluster.run("status", &repository, &[]).await.exits(0);
+    run.says("1 drifted, 1 converged").says("by-hand, which nodecfg does not manage");
+    let document = cluster.run("status", &repository, &["-o", "json"]).await.exits(0).json();
+    assert_eq!(node(&document, "a-2")["drift"]["kind"], "elsewhere");
+    cluster.down().await;
+}
+
+/// Makes the fleet's Lease say that somebody holds it, and that a pool is paused.
+async fn order(cluster: &Cluster) {
+    let pauses = json!({"a": {"by": "ada", "at": "2026-01-02T03:04:05Z", "reason": "disks are full"}}).to_string();
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", cluster.namespace());
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "nodecfg-test", "annotations": {"nodecfg.dev/pauses": pauses}},
+        "spec": {"holderIdentity": "ci-7_1_ab", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now},
+    });
+    let path = format!("{leases}/nodecfg-test");
+    if cluster.get(&path).await.is_null() {
+        cluster.create(&leases, lease).await;
+    } else {
+        cluster.patch(&path, lease).await;
+    }
+}
+
+async fn a_pause_and_a_rollout_are_shown(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository();
+    cluster.sync(&repository, &[]).await.exits(0);
+    order(&cluster).await;
+    for run in [status(&cluster, &[]).await, cluster.run("status", &repository, &[]).await] {
+        let run = run.exits(0).says("Rollout: test: ci-7_1_ab holds the lock since");
+        run.says("Paused: a by ada since 2026-01-02T03:04:05Z: disks are full");
+    }
+    repository.change("a", "maxPods: 120");
+    let run = cluster.run("status", &repository, &["-o", "json"]).await.exits(0);
+    let document = run.json();
+    assert_eq!(node(&document, "a-1")["state"], "paused", "{run}");
+    assert_eq!(document["pools"][0]["paused"]["order"]["by"], "ada", "{run}");
+    assert_eq!(document["fleets"][0]["rollout"]["holder"], "ci-7_1_ab", "{run}");
+    cluster.down().await;
+}
+
+async fn names_that_there_are_not_are_refused(start: Start) {
+    let cluster = start.pool("alpha", 2).up().await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 100%}");
+    repository.pool("alpha", "maxPods: 110");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0);
+    status(&cluster, &["--pool", "alhpa"]).await.exits(2).says("there is no pool alhpa").says("is alpha meant?");
+    status(&cluster, &["--node", "alpha-3"]).await.exits(2).says("there is no node alpha-3");
+    status(&cluster, &["--watch", "-o", "yaml"]).await.exits(2);
+    status(&cluster, &["--worktree"]).await.exits(2);
+    let document = status(&cluster, &["--node", "alpha-2", "-o", "json"]).await.exits(0).json();
+    assert_eq!((document["nodes"].as_array().unwrap().len(), &document["pools"][0]["nodes"]), (1, &json!(2)));
+    cluster.down().await;
+}
+
+async fn a_watch_shows_what_changes_until_ctrl_c(start: Start) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository();
+    let mut lines = cluster.start_run("status", &repository, &["--watch"]);
+    let mut json = self::start(&cluster, &["--watch", "-o", "json"]);
+    lines.until_it_writes("Not converged: 2 nodes: 2 behind.").await;
+    json.until_it_writes("\"event\":\"status\"").await;
+    cluster.sync(&repository, &[]).await.exits(0);
+    lines.until_it_writes("a-2 (a): on the way → converged").await;
+    cluster.fault("a-1", Some(Fault::Deaf)).await;
+    lines.until_it_writes("a-1 (a): converged → not Ready").await;
+    json.until_it_writes("\"notReady\"").await;
+    lines.interrupt();
+    json.interrupt();
+    lines.end().await.exits(0);
+    let run = json.end().await.exits(0);
+    for line in run.json_lines() {
+        assert_eq!(line["formatVersion"], 1, "{line}");
+        line["time"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let wanted = if line["event"] == "status" { "Status" } else { "StatusChange" };
+        assert_eq!(line["kind"], wanted, "{line}");
+    }
+    cluster.down().await;
+}
+
+async fn a_watch_ends_when_nobody_reads(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nodecfg"))
+        .args(["status", "--watch", "--kubeconfig"])
+        .arg(cluster.kubeconfig())
+        .env("HOME", cluster.home())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut ended = None;
+    until("the watch ends", async || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    })
+    .await;
+    assert_eq!(ended.unwrap().code(), Some(0));
+    cluster.down().await;
+}
+
+async fn what_may_not_be_read_is_not_known(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = repository();
+    cluster.sync(&repository, &[]).await.exits(0);
+    cluster.sandbox().forbid("get", "leases");
+    status(&cluster, &[]).await.exits(0).says("what is paused is not known").says("Converged: 1 node");
+    cluster.down().await;
+}
+
+async fn a_status_takes_a_handful_of_requests(start: Start) {
+    let cluster = start.pool("a", 300).large().up().await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 100%}");
+    repository.pool("a", "maxPods: 110");
+    repository.commit();
+    let log = &cluster.sandbox().wire().log;
+    let counts = || {
+        ["nodes", "nodeconfigs", "configmaps", "leases"]
+            .map(|resource| (log.count("list", resource), log.count("get", resource)))
+    };
+    let run = cluster.run("status", &repository, &[]).await.exits(0);
+    assert!(run.out.lines().count() < 40 && run.out.contains("and 280 nodes more"), "{run}");
+    let [nodes, carriers, maps, leases] = counts();
+    assert_eq!((nodes, leases), ((3, 0), (0, 1)), "one to find out the binding, pages of 250, and one Lease");
+    assert!(carriers.1 == 0 && carriers.0 <= 3 && maps.0 == 1 && maps.1 <= 1, "{carriers:?} {maps:?}");
+    cluster.down().await;
+}
