@@ -1,19 +1,19 @@
 //! What nodes run, as files of a repository: the answer of a kubelet's `configz` as a KubeletConfiguration (`taken.rs`), the
-//! same without defaults (`lean.rs`), those of several nodes compared (`common.rs`, `words.rs`), and the nodes of a cluster
+//! same without defaults (`lean.rs`), those of several nodes compared (`shared.rs`, `words.rs`), and the nodes of a cluster
 //! sorted into the pools of a repository that changes none of them (`pools.rs`, `starter.rs`).
 //!
 //! Pure: values in, values out. What must not be in here: a client, a file, the clock.
 
-mod common;
 mod lean;
 mod pools;
+mod shared;
 mod starter;
 mod taken;
 mod words;
 
-pub use common::{Common, Difference, Share, common};
 pub use lean::without_defaults;
 pub use pools::{Group, Picks, sort};
+pub use shared::{Common, Difference, Share, common};
 pub use starter::{Runs, Start, StarterPool, empty_start, start};
 pub use taken::{LeftOut, Taken, Withheld, to_yaml};
 pub use words::{comments, names, remarks, wrapped};

@@ -218,11 +218,13 @@ fn named(namespace: Option<NamespaceName>, default: &str) -> Result<NamespaceNam
 
 /// Asks about every right, all at once: each question is a small request that stores nothing.
 async fn asked(reader: &ClusterReader, agents: bool, namespace: &str) -> Vec<AskedRight> {
-    let only = |rights: Vec<Right>, command| rights.into_iter().map(move |right| (right, Purpose::Only(command)));
-    let sync = rights::of_a_sync(agents, namespace).into_iter().map(|right| (right, Purpose::Sync));
-    let all = sync
+    let sync = rights::of_a_sync(agents, namespace);
+    let only = |rights: Vec<Right>, command| {
+        rights.into_iter().filter(|right| !sync.contains(right)).map(move |right| (right, Purpose::Only(command)))
+    };
+    let all = (sync.iter().map(|right| (right.clone(), Purpose::Sync)))
         .chain(only(rights::of_saved_plans(namespace), "sync --plan"))
-        .chain(only(rights::of_capture(), "capture"))
+        .chain(only(rights::of_capture(namespace), "capture"))
         .chain(only(rights::of_prune(namespace), "prune"));
     join_all(all.map(async |(right, purpose)| {
         let allowed = answer(reader.has(&right).await);

@@ -102,10 +102,11 @@ impl ReportArgs {
             Output::Html => html::write(out, &html::failed(command, clock::now(), exit, errors.clone())),
             _ => Ok(()),
         });
-        let _ = self.each(|output, out| match output {
-            Output::Json => writeln!(out, "{document}"),
+        let documents = |report: &&Report| matches!(report.output, Output::Json | Output::Yaml);
+        let programs: Vec<Report> = self.reports.iter().filter(documents).cloned().collect();
+        let _ = Self { reports: programs }.each(|output, out| match output {
             Output::Yaml => report::yaml(out, &document),
-            _ => Ok(()),
+            _ => writeln!(out, "{document}"),
         });
     }
 

@@ -72,7 +72,7 @@ fn gone(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
             Some(Some(map)) if map.deleting => "is being deleted",
             _ => continue,
         };
-        let seen = format!("{key} {deleting}, and {} point at it", nodes.counted("node"));
+        let seen = format!("{key} {deleting}, and pointed at by {}", nodes.counted("node"));
         found.push(severity(facts, "config-map-gone", seen).about(key.to_string()).mend(
             "do not make it again under its name: that would restart all its nodes at once. They go on with what they have; \
              change the pool's configuration, which gives it another name, and sync",
@@ -114,7 +114,8 @@ fn content(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
         observed.contents.iter().filter_map(|(key, map)| Some((key, map.as_ref().filter(|map| map.is_managed())?)));
     for (key, map) in managed {
         looked += 1;
-        let nodes = users.get(key).map(|nodes| format!("; {} point at it", nodes.counted("node"))).unwrap_or_default();
+        let nodes =
+            users.get(key).map(|nodes| format!(", pointed at by {}", nodes.counted("node"))).unwrap_or_default();
         let ConfigMapKey { namespace, name } = key;
         if let Some(difference) = difference(map) {
             differing.push(

@@ -6,7 +6,7 @@ use super::access::troubled;
 use super::{Answer, Check, Ending, Facts, Few, Lock, Repository, count};
 use crate::names::FleetName;
 use crate::observed::Orders;
-use crate::plan::{Plan, Problem};
+use crate::plan::{Action, Plan, Problem};
 
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     match &facts.repository {
@@ -64,9 +64,15 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
     checks.extend(refusals.iter().map(problem));
     let mut empty = Few::default();
     let mut blocked: BTreeMap<String, Few> = BTreeMap::new();
+    let mut failed: BTreeMap<&str, Few> = BTreeMap::new();
     for pool in &plan.pools {
         if pool.steps().next().is_none() && pool.left_alone.is_empty() {
             empty.add(&pool.name);
+        }
+        for step in pool.steps() {
+            if let Action::Await { error: Some(error), .. } = &step.action {
+                failed.entry(error).or_default().add(&step.node);
+            }
         }
         for left in pool.left_alone.iter().filter(|left| left.why.is_blocked()) {
             blocked.entry(left.why.to_string()).or_default().add(&left.node);
@@ -74,7 +80,7 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
     }
     checks.push(match empty.number {
         0 => Check::ok("pool-empty", "every pool selects nodes"),
-        _ => Check::warning("pool-empty", format!("{} select no node", empty.counted("pool")))
+        _ => Check::warning("pool-empty", format!("no node is selected by {}", empty.counted("pool")))
             .mend("compare their nodeSelectors with the nodes' labels: kubectl get nodes --show-labels"),
     });
     let unpooled = Few::of(plan.unpooled.iter().map(|unpooled| &unpooled.node));
@@ -83,6 +89,13 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
         _ => Check::note("node-unpooled", format!("{} in no pool: they keep what they run", unpooled.counted("node")))
             .mend("where that is not meant, give them a pool's labels: kubectl label node NODE nodecfg.dev/pool=POOL"),
     });
+    for (error, few) in failed {
+        let seen = format!("refused by {}, which another sync does not mend: {error}", few.counted("node"));
+        checks.push(Check::problem("node-failed", Ending::LeftOut, seen).about(error).mend(
+            "go back to what worked (nodecfg rollback POOL), or change the pool's configuration; nodecfg status has each node's \
+             words",
+        ));
+    }
     if blocked.is_empty() {
         checks.push(Check::ok("node-left-out", "no node of a pool is left out"));
     }

@@ -4,7 +4,7 @@
 //! facts could not be had says so and holds up no other. Pure: the facts are gathered at the rim, with requests that write
 //! nothing, and time comes in with them. Of thousands of nodes a check keeps counts and a few names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -58,7 +58,7 @@ pub enum Ending {
     NoPlan,
     /// The cluster holds what nodecfg does not overwrite.
     InTheWay,
-    /// Nodes are left out.
+    /// Nodes are left out, or have failed already.
     LeftOut,
 }
 
@@ -72,7 +72,7 @@ impl Ending {
             Self::Locked => "another sync holds the lock",
             Self::NoPlan => "the repository asks for what cannot be done on this cluster",
             Self::InTheWay => "the cluster holds what nodecfg does not overwrite",
-            Self::LeftOut => "nodes are left out",
+            Self::LeftOut => "nodes are left out, or have failed",
         }
     }
 }
@@ -292,6 +292,15 @@ pub fn examine(facts: &Facts) -> Vec<Check> {
     nodes::examine(facts, &mut checks);
     fleet::examine(facts, &mut checks);
     config_maps::examine(facts, &mut checks);
+    // What a plan knows to be a problem need not be told again as what nodes report.
+    let known: BTreeSet<Option<String>> = checks
+        .iter()
+        .filter(|check| check.code == "node-failed" && check.verdict == Verdict::Problem)
+        .map(|check| check.subject.clone())
+        .collect();
+    checks.retain(|check| {
+        check.code != "node-failed" || check.verdict == Verdict::Problem || !known.contains(&check.subject)
+    });
     let place = |check: &Check| codes::CODES.iter().position(|known| known.code == check.code);
     checks.sort_by(|a, b| (a.verdict, place(a), &a.subject).cmp(&(b.verdict, place(b), &b.subject)));
     checks

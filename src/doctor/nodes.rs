@@ -41,27 +41,27 @@ fn halves(observed: &Observed, checks: &mut Vec<Check>) {
     let before = checks.len();
     let mut tell = |subject: &str, few: &Few, seen: &str, mend: &str| {
         if few.number > 0 {
-            let seen = format!("{} {seen}", few.counted("node"));
+            let seen = format!("{seen} on {}", few.counted("node"));
             checks.push(Check::warning("node-half", seen).about(subject).mend(mend));
         }
     };
     tell(
         "kubelet",
         &unable,
-        "have a kubelet without dynamic configuration, which is in kubelets 1.11 to 1.23",
+        "kubelets without dynamic configuration, which is in those of 1.11 to 1.23,",
         "keep them out of the pools; or, where all kubelets are like that, say --binding nodeconfig and install agents: \
          nodecfg install --agent daemonset --image IMAGE",
     );
     tell(
         "dynamic-config-dir",
         &silent,
-        "report no status.config: their kubelets run without --dynamic-config-dir, or have only just started",
+        "no status.config, of kubelets without --dynamic-config-dir or that have only just started,",
         "start them with --dynamic-config-dir and the feature gate DynamicKubeletConfig",
     );
     tell(
         "agent",
         &agentless,
-        "have an assignment on which no agent has ever reported",
+        "assignments on which no agent has ever reported,",
         "look why none runs there: kubectl -n nodecfg-agent get pods -o wide, or on the node systemctl status nodecfg-agent; \
          nodecfg install --agent installs them",
     );
@@ -165,7 +165,7 @@ fn reports(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
         0 => Check::ok("node-acknowledge", "every node took what it is pointed at"),
         _ => {
             let heard = oldest.map(|at| format!("; the agent longest silent among them was heard of at {at:.0}")).unwrap_or_default();
-            Check::warning("node-acknowledge", format!("{} did not take what they are pointed at{heard}", waiting.counted("node")))
+            Check::warning("node-acknowledge", format!("the assignment is not taken on {}{heard}", waiting.counted("node")))
                 .mend(
                     "a kubelet takes up to 15 s for it, an agent one second: run this again. A node that stays like that does not \
                      follow: look at the log of its agent, or of its kubelet",

@@ -64,7 +64,7 @@ fn well(agents: bool) -> Facts {
             now: now(),
         }),
         rights: asked(rights::of_a_sync(agents, "kube-system"), Purpose::Sync)
-            .chain(asked(rights::of_capture(), Purpose::Only("capture")))
+            .chain(asked(rights::of_capture("kube-system"), Purpose::Only("capture")))
             .collect(),
         bound: Some(Ok(Bound { agents, evidence: "shown".to_owned() })),
         installed: match agents {
@@ -318,8 +318,12 @@ fn what_nodes_report_is_counted_by_what_they_say() {
     let source = rendered("gpu", 110).source(&namespace());
     let failed = with_node(false, "n1", |n| *n = refusing(node("n1", "gpu"), &source, "failed to validate config"));
     holds("node-failed", Verdict::Warning, "1 node (n1): failed to validate config", &failed);
+    // A sync of the same would not mend it.
+    let wanted = asking(failed, [gpu()]);
+    let check = holds("node-failed", Verdict::Problem, "refused by 1 node (n1)", &wanted);
+    assert_eq!(check.ending, Some(Ending::LeftOut));
     let waiting = with_node(true, "n1", |n| n.status = Default::default());
-    let check = holds("node-acknowledge", Verdict::Warning, "1 node (n1) did not take", &waiting);
+    let check = holds("node-acknowledge", Verdict::Warning, "the assignment is not taken on 1 node (n1)", &waiting);
     assert!(check.seen.contains("was heard of at 2027-01-15T07:10:00Z"), "{check:?}");
 }
 
@@ -333,7 +337,7 @@ fn a_repository_is_checked_where_one_is_named() {
     warned.repository.as_mut().unwrap().as_mut().unwrap().warnings = 2;
     holds("repository", Verdict::Note, "2 warnings", &warned);
     let empty = asking(well(false), [gpu(), pool("spare", 50, RolloutPolicy::default())]);
-    holds("pool-empty", Verdict::Warning, "1 pool (spare) select no node", &empty);
+    holds("pool-empty", Verdict::Warning, "no node is selected by 1 pool (spare)", &empty);
     let mut stray = with_observed(false, |observed| drop(observed.nodes.insert(node_name("x"), node("x", "other"))));
     stray = asking(stray, [gpu()]);
     holds("node-unpooled", Verdict::Note, "1 node (x) in no pool", &stray);
@@ -392,7 +396,7 @@ fn config_maps_are_there_and_hold_what_they_should() {
         with_observed(false, |observed| observed.contents.values_mut().for_each(change))
     };
     let gone = with(|map| *map = None);
-    let check = holds("config-map-gone", Verdict::Problem, "is gone, and 3 nodes (n1, n2, n3) point at it", &gone);
+    let check = holds("config-map-gone", Verdict::Problem, "is gone, and pointed at by 3 nodes (n1, n2, n3)", &gone);
     assert_eq!(check.ending, Some(Ending::InTheWay));
     let going = with(|map| map.as_mut().unwrap().deleting = true);
     holds("config-map-gone", Verdict::Problem, "is being deleted", &going);
@@ -400,7 +404,12 @@ fn config_maps_are_there_and_hold_what_they_should() {
     holds("config-map-gone", Verdict::Unknown, "4 ConfigMaps", &many);
 
     let tampered = with(|map| drop(map.as_mut().unwrap().data.insert("kubelet".to_owned(), "maxPods: 7\n".to_owned())));
-    holds("config-map-content", Verdict::Problem, "other content than its annotation says; 3 nodes", &tampered);
+    holds(
+        "config-map-content",
+        Verdict::Problem,
+        "other content than its annotation says, pointed at by 3 nodes",
+        &tampered,
+    );
     // A plan that does not want it says so by saying nothing.
     let unwanted = asking(tampered, [pool("gpu", 50, RolloutPolicy::default())]);
     holds("config-map-content", Verdict::Warning, "other content", &unwanted);

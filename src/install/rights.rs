@@ -77,8 +77,8 @@ pub fn of_saved_plans(namespace: &str) -> Vec<Right> {
 
 /// What `capture` and `init` need: to ask kubelets for their configuration through the API server.
 #[must_use]
-pub fn of_capture() -> Vec<Right> {
-    vec![Right::new("get", "nodes/proxy", None)]
+pub fn of_capture(namespace: &str) -> Vec<Right> {
+    of_roles(&rbac::capture(namespace))
 }
 
 /// What `prune` needs besides what a sync does.
@@ -138,7 +138,7 @@ mod tests {
         assert!(agents.contains(&"patch nodeconfigs.nodecfg.dev".to_owned()));
         assert!(!agents.contains(&"patch nodes".to_owned()));
         assert_eq!(words(of_saved_plans("x")), ["get namespaces kube-system"]);
-        assert_eq!(words(of_capture()), ["get nodes/proxy"]);
+        assert_eq!(words(of_capture("x")), ["get nodes", "list nodes", "get nodes/proxy"]);
         assert_eq!(words(of_prune("x")), ["delete configmaps in namespace x"]);
     }
 

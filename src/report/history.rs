@@ -42,7 +42,7 @@ impl Kind for History {
 pub fn note(end: WalkEnd) -> Option<String> {
     match end {
         WalkEnd::Root => None,
-        WalkEnd::Enough => Some("there are older revisions; --limit shows more".to_owned()),
+        WalkEnd::Enough => Some("there may be older revisions; --limit shows more".to_owned()),
         WalkEnd::Shallow => {
             Some("the clone is shallow, so that older commits are missing; run: git fetch --unshallow".to_owned())
         }

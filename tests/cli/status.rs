@@ -20,6 +20,7 @@ fn what_every_node_runs() {
     assert_eq!(json["kind"], "Status");
     let states: Vec<_> = json["nodes"].as_array().unwrap().iter().map(|node| &node["verdict"]["state"]).collect();
     assert_eq!(states, ["converged", "failed", "converged", "converged"]);
+    assert_eq!((&json["pools"][0]["pool"], &json["pools"][0]["worst"]), (&"gpu".into(), &"failed".into()));
 }
 
 #[test]

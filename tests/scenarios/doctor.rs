@@ -114,7 +114,7 @@ async fn a_config_map_that_was_tampered_with_or_is_gone(start: Start) {
     let path = format!("/api/v1/namespaces/{}/configmaps/{name}", cluster.namespace());
     cluster.delete(&path).await;
     let run = alone(&cluster, &["-o", "json"]).await.exits(4);
-    finds(&run, "config-map-gone", "problem", "is gone, and 2 nodes (a-1, a-2) point at it");
+    finds(&run, "config-map-gone", "problem", "is gone, and pointed at by 2 nodes (a-1, a-2)");
     cluster.run("doctor", &repository, &[]).await.exits(4).says("is gone").says("(plan)");
     cluster.create_config_map(&name, "maxPods: 7\n", false, Some(("test", "a"))).await;
     let run = alone(&cluster, &["-o", "json"]).await.exits(4);

@@ -83,7 +83,8 @@ async fn a_paused_pool_is_left_alone_by_everything_that_plans(start: Start) {
 }
 
 async fn a_pause_stops_a_rollout_that_runs(start: Start) {
-    let cluster = start.pool("a", 3).pool("b", 1).fault("a-1", Fault::NeverAcknowledges).up().await;
+    let cluster = start.pool("a", 3).pool("b", 1).up().await;
+    cluster.fault("a-1", Some(Fault::NeverAcknowledges)).await;
     let repository = repository();
     let mut run = cluster.start_run("sync", &repository, &[]);
     run.until_it_says("a/a-1 assigned").await;
@@ -100,7 +101,8 @@ async fn a_pause_stops_a_rollout_that_runs(start: Start) {
 }
 
 async fn an_abort_finishes_what_is_on_its_way(start: Start) {
-    let cluster = start.pool("a", 3).fault("a-1", Fault::NeverAcknowledges).up().await;
+    let cluster = start.pool("a", 3).up().await;
+    cluster.fault("a-1", Some(Fault::NeverAcknowledges)).await;
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 1}");
     let mut run = cluster.start_run("sync", &repository, &[]);
     run.until_it_says("a/a-1 assigned").await;
