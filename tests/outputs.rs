@@ -27,11 +27,8 @@ const KINDS: &[(&str, &str)] = &[
     ("events", ""),
     ("code", "CodeExplanation"),
     ("explanation", "Explanation"),
-<<<<<<< HEAD
-    ("initialization", "Initialization"),
-=======
     ("history", "History"),
->>>>>>> revisions
+    ("initialization", "Initialization"),
     ("installation", "Installation"),
     ("pruning", "Pruning"),
     ("pool-orders", "PoolOrders"),
