@@ -17,9 +17,18 @@ const WRAPPED: usize = 28;
 pub(super) struct Column {
     title: &'static str,
     right: bool,
-    /// Whether it may be cut to fit.
-    cut: bool,
+    /// Whether it may be cut to fit, and when.
+    cut: Cut,
     cells: Vec<Cell>,
+}
+
+/// When a column is cut to fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    Never,
+    First,
+    /// When nothing else can be cut any more.
+    Last,
 }
 
 /// One cell: its text, and how good or bad that is.
@@ -43,7 +52,7 @@ impl<T: Display> From<T> for Cell {
 impl Column {
     /// Text, at the left.
     pub(super) fn new(title: &'static str, cells: impl IntoIterator<Item = impl Into<Cell>>) -> Self {
-        Self { title, right: false, cut: false, cells: cells.into_iter().map(Into::into).collect() }
+        Self { title, right: false, cut: Cut::Never, cells: cells.into_iter().map(Into::into).collect() }
     }
 
     /// Numbers, at the right.
@@ -53,12 +62,17 @@ impl Column {
 
     /// May be cut to fit.
     pub(super) fn cut(self) -> Self {
-        Self { cut: true, ..self }
+        Self { cut: Cut::First, ..self }
+    }
+
+    /// May be cut to fit where cutting the others is not enough.
+    pub(super) fn cut_last(self) -> Self {
+        Self { cut: Cut::Last, ..self }
     }
 
     /// Whether it goes on below itself, being the last.
     fn wraps(&self) -> bool {
-        !self.right && !self.cut
+        !self.right && self.cut == Cut::Never
     }
 
     fn natural(&self) -> usize {
@@ -117,11 +131,14 @@ fn widths(columns: &[Column], width: usize) -> Vec<usize> {
     if let Some(last) = widths.last_mut().filter(|_| wraps) {
         *last = natural.min(WRAPPED);
     }
-    while widths.iter().sum::<usize>() + gaps > width {
-        let cuttable = columns.iter().zip(&mut widths).rev();
-        let cuttable = cuttable.filter(|(column, width)| column.cut && **width > NARROWEST.max(column.title.len()));
-        let Some((_, widest)) = cuttable.max_by_key(|(_, width)| **width) else { break };
-        *widest -= 1;
+    for turn in [Cut::First, Cut::Last] {
+        while widths.iter().sum::<usize>() + gaps > width {
+            let cuttable = columns.iter().zip(&mut widths).rev();
+            let cuttable =
+                cuttable.filter(|(column, width)| column.cut == turn && **width > NARROWEST.max(column.title.len()));
+            let Some((_, widest)) = cuttable.max_by_key(|(_, width)| **width) else { break };
+            *widest -= 1;
+        }
     }
     let left = width.saturating_sub(widths.iter().sum::<usize>() + gaps);
     if let Some(last) = widths.last_mut().filter(|_| wraps) {

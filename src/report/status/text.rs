@@ -277,7 +277,8 @@ fn wide(nodes: &[NodeStatus], at: Timestamp, name: Name) -> Vec<Column> {
 fn narrow(nodes: &[NodeStatus], at: Timestamp) -> Vec<Column> {
     let names = without_domain(nodes.iter().map(|node| node.node.to_string()).collect());
     let mut columns = vec![
-        Column::new("NODE", names).cut(),
+        // Its name is what one needs to look at a node.
+        Column::new("NODE", names).cut_last(),
         Column::new("POOL", each(nodes, |node| name_or_dash(node.pool.as_ref()))).cut(),
         Column::new("STATE", each(nodes, |node| Cell::graded(node.state, node.state.grade()))),
         Column::new("SINCE", each(nodes, |node| age(node.since, at).into())),
