@@ -4,16 +4,16 @@
 //!
 //! Pure: values in, values out. What must not be in here: a client, a file, the clock.
 
+mod agreement;
 mod lean;
 mod pools;
-mod shared;
 mod starter;
 mod taken;
 mod words;
 
+pub use agreement::{Common, Difference, Share, common};
 pub use lean::without_defaults;
 pub use pools::{Group, Picks, sort};
-pub use shared::{Common, Difference, Share, common};
 pub use starter::{Runs, Start, StarterPool, empty_start, start};
 pub use taken::{LeftOut, Taken, Withheld, to_yaml};
 pub use words::{comments, names, remarks, wrapped};

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::agreement::Common;
 use super::pools::{Group, Picks};
-use super::shared::Common;
 use super::words::{comments, wrapped};
 use super::{kubelet_file, names};
 use crate::desired::FLEET_FILE;

@@ -1,6 +1,6 @@
 //! What there is to say of captured configurations, as lines for people: on a terminal, or as comments of a file.
 
-use super::shared::{Common, Share};
+use super::agreement::{Common, Share};
 use crate::names::NodeName;
 
 /// How many nodes are named.
@@ -76,7 +76,7 @@ pub fn comments(lines: &[String]) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::shared::{Difference, common};
+    use super::super::agreement::{Difference, common};
     use super::super::taken::{LeftOut, Withheld};
     use super::*;
 

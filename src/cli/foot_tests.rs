@@ -1,3 +1,5 @@
+//! The foot, drawn on a terminal that is a grid of characters.
+
 use super::*;
 
 /// A terminal, as far as the foot makes use of one. It breaks its lines anew when it becomes narrower.

@@ -1,3 +1,5 @@
+//! How often the live view is drawn, and what it is told meanwhile.
+
 use jiff::ToSpan as _;
 
 use super::*;

@@ -73,13 +73,11 @@ pub(super) fn reader_of_nodes(account_namespace: &str, namespace: &str) -> Vec<V
 }
 
 /// For `prune`, and nothing else that changes anything: lists what refers to ConfigMaps, deletes those that nothing refers to, and
-/// holds the lock meanwhile. A user by itself, since no rollout has to delete.
+/// holds the lock meanwhile, which the sync made that made the ConfigMaps. A user by itself, since no rollout has to delete.
 fn pruner_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(PRUNER, account_namespace);
-    let in_namespace: &[Rule<'_>] = &[
-        ("", &["configmaps"], &["list", "delete"]),
-        ("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
-    ];
+    let in_namespace: &[Rule<'_>] =
+        &[("", &["configmaps"], &["list", "delete"]), ("coordination.k8s.io", &["leases"], &["get", "update"])];
     let mut objects = vec![service_account(PRUNER, account_namespace, "pruner")];
     objects.extend(granted(PRUNER, "pruner", None, in_cluster, &subject));
     objects.extend(granted(PRUNER, "pruner", Some(namespace), in_namespace, &subject));

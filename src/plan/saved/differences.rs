@@ -224,6 +224,8 @@ impl SavedPlan {
         for pool in &mut compared.pools {
             // Less of it is no difference, and more of it has been told.
             (pool.risk, pool.risk_unknown, pool.refused) = (None, 0, false);
+            // That it came or went has been told; by whom and why is the same plan.
+            pool.paused = None;
         }
         compared
     }

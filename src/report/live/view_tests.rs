@@ -1,3 +1,5 @@
+//! The live view at every size, as people see it.
+
 use jiff::ToSpan as _;
 
 use super::*;
