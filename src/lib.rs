@@ -23,6 +23,7 @@ pub mod names;
 pub mod nodeconfig;
 pub mod observed;
 pub mod plan;
+pub mod printable;
 pub mod replaced_file;
 pub mod report;
 pub mod repository;

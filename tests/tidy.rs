@@ -41,6 +41,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
             "src/names.rs",
             "src/observed",
             "src/plan",
+            "src/printable.rs",
             "src/rollout",
             "src/status",
             "src/telemetry/facts.rs",

@@ -16,13 +16,15 @@ pub use lean::without_defaults;
 pub use pools::{Group, Picks, sort};
 pub use starter::{Runs, Start, StarterPool, empty_start, start};
 pub use taken::{LeftOut, Taken, Withheld, to_yaml};
-pub use words::{comments, names, remarks, wrapped};
+pub use words::{comments, names, remarks, say_the_same, wrapped};
 
 /// A `kubelet.yaml` with these configurations in common, and what is to know of it in comments. `None` for one that is beyond
-/// the bounds of a document.
+/// the bounds of a document. It is read again, and says what the configuration does: nothing that is told of it may.
 #[must_use]
 pub fn kubelet_file(common: &Common, from: &str) -> Option<String> {
     let mut lines = wrapped(from, 78, 0);
     lines.extend(remarks(common, 78));
-    Some(comments(&lines) + &to_yaml(&common.configuration)?)
+    let bare = to_yaml(&common.configuration)?;
+    let told = comments(&lines) + &bare;
+    Some(if say_the_same(&told, &bare) { told } else { bare })
 }

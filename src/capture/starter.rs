@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::agreement::Common;
 use super::pools::{Group, Picks};
-use super::words::{comments, wrapped};
+use super::words::{comments, say_the_same, wrapped};
 use super::{kubelet_file, names};
 use crate::desired::FLEET_FILE;
 use crate::document::canonical_text;
@@ -89,13 +89,20 @@ fn fleet_file(fleet: &FleetName, namespace: Option<&NamespaceName>) -> String {
 }
 
 fn pool_file(pool: &StarterPool) -> String {
+    let bare = pool_text(pool, false);
+    let told = pool_text(pool, true);
+    // What is told of a pool is in the words of nodes and ConfigMaps, too, and may say nothing in the file.
+    if say_the_same(&told, &bare) { told } else { bare }
+}
+
+fn pool_text(pool: &StarterPool, told: bool) -> String {
     let mut text = format!("{POOL}  name: {}\nspec:\n{}", pool.group.name, selector(&pool.group.picks));
     if pool.runs == Runs::Local {
         text.push_str(LOCAL);
     }
     if !pool.doubts.is_empty() {
         text.push_str("  rollout:\n");
-        for doubt in &pool.doubts {
+        for doubt in pool.doubts.iter().filter(|_| told) {
             for line in comments(&wrapped(doubt, 74, 0)).lines() {
                 text.push_str(&format!("    {line}\n"));
             }
@@ -208,7 +215,7 @@ mod tests {
                     "b",
                     Picks::Label("x.io/pool".to_owned(), "yes".to_owned()),
                     Runs::Local,
-                    &["They differ: #1\nx: y."],
+                    &["They differ: #1\nx: y.\u{2028}    paused: false"],
                 ),
                 pool("c", Picks::Marked("r/1".to_owned(), vec!["r/0".to_owned()]), Runs::Local, &[]),
                 pool("d", Picks::Without(vec!["x.io/pool".to_owned()]), Runs::Local, &[]),

@@ -115,11 +115,14 @@ fn without_empty_structs(map: &mut Map<String, Json>, parent: &str) {
     });
 }
 
-/// A configuration as the canonical YAML that nodecfg writes everywhere. `None` for one that is beyond the bounds of a document.
+/// A configuration as the canonical YAML that nodecfg writes everywhere. `None` for one that is beyond the bounds of a
+/// document, or would be read as another one.
 #[must_use]
 pub fn to_yaml(configuration: &Map<String, Json>) -> Option<String> {
     let text = serde_json::to_string(configuration).ok()?;
-    Document::parse("configz", &text).document.map(|document| document.canonical())
+    let meant = Document::parse("configz", &text).document?.canonical();
+    let read = Document::parse("kubelet.yaml", &meant).document?.canonical();
+    (read == meant).then_some(meant)
 }
 
 /// The path of a field from its names.

@@ -1,35 +1,51 @@
 //! What there is to say of captured configurations, as lines for people: on a terminal, or as comments of a file.
 
 use super::agreement::{Common, Share};
+use crate::document::Document;
 use crate::names::NodeName;
+use crate::printable::{at_most, escaped};
 
 /// How many nodes are named.
 const NAMED: usize = 3;
 /// How much of a value is shown, in characters.
 const SHOWN: usize = 40;
+/// How much of a field's path is shown, in characters: keys of maps are whatever somebody wrote.
+const PATH: usize = 200;
+/// How many fields are told of.
+const TOLD: usize = 200;
+/// How long a line of comments may get, in characters.
+const LINE: usize = 1000;
 
 /// Where the nodes differ, and what was left out; each line at most `width` characters, as far as names allow.
 #[must_use]
 pub fn remarks(common: &Common, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    for difference in &common.differences {
+    for difference in common.differences.iter().take(TOLD) {
         let taken = common.left_out.iter().all(|out| out.field != difference.field);
-        lines.extend(wrapped(&format!("{} differs:", difference.field), width, 0));
+        lines.extend(wrapped(&format!("{} differs:", field(&difference.field)), width, 0));
         for (number, share) in difference.shares.iter().enumerate() {
             let mark = if number == 0 && taken { " (taken)" } else { "" };
             lines.extend(wrapped(&format!("{} on {}{mark}", value(share), names(&share.nodes)), width, 2));
         }
     }
-    for out in &common.left_out {
-        lines.extend(wrapped(&format!("{} is left out: it {}.", out.field, out.why.words()), width, 0));
+    if let Some(more) = common.differences.len().checked_sub(TOLD).filter(|more| *more > 0) {
+        lines.push(format!("{more} more fields differ."));
+    }
+    for out in common.left_out.iter().take(TOLD) {
+        lines.extend(wrapped(&format!("{} is left out: it {}.", field(&out.field), out.why.words()), width, 0));
     }
     lines
 }
 
 fn value(share: &Share) -> String {
     let Some(value) = &share.value else { return "not set".to_owned() };
-    let text = value.to_string();
-    if text.chars().count() <= SHOWN { text } else { text.chars().take(SHOWN).chain(['…']).collect() }
+    let text = escaped(&at_most(&value.to_string(), SHOWN));
+    // At most what was asked for, and the mark that there is more.
+    if text.chars().count() <= SHOWN + 1 { text } else { at_most(&text, SHOWN) }
+}
+
+fn field(path: &str) -> String {
+    escaped(&at_most(path, PATH))
 }
 
 /// The first few, and how many more there are.
@@ -65,11 +81,18 @@ pub fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
     lines
 }
 
-/// Lines as comments of a YAML file. What comes from a cluster cannot end one.
+/// Lines as comments of a YAML file. What comes from a cluster cannot end one: YAML 1.1 has more line ends than one.
 #[must_use]
 pub fn comments(lines: &[String]) -> String {
-    let safe = |line: &String| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let safe = |line: &String| at_most(&escaped(line), LINE);
     lines.iter().map(|line| format!("# {}", safe(line)).trim_end().to_owned() + "\n").collect()
+}
+
+/// Whether two texts of YAML say the same. Those that cannot be read say nothing.
+#[must_use]
+pub fn say_the_same(one: &str, other: &str) -> bool {
+    let said = |text| Document::parse("file", text).document.map(|document| document.canonical());
+    said(one).is_some_and(|one| Some(one) == said(other))
 }
 
 #[cfg(test)]
@@ -77,7 +100,8 @@ mod tests {
     use serde_json::json;
 
     use super::super::agreement::{Difference, common};
-    use super::super::taken::{LeftOut, Withheld};
+    use super::super::kubelet_file;
+    use super::super::taken::{LeftOut, Taken, Withheld, to_yaml};
     use super::*;
 
     fn nodes(count: usize) -> Vec<NodeName> {
@@ -112,6 +136,51 @@ mod tests {
 
     #[test]
     fn a_comment_stays_one() {
-        assert_eq!(comments(&["a\nmaxPods: 1".to_owned(), String::new()]), "# a maxPods: 1\n#\n");
+        assert_eq!(comments(&["a\nmaxPods: 1".to_owned(), String::new()]), "# a\\u{a}maxPods: 1\n#\n");
+        for end in ['\u{85}', '\u{2028}', '\u{2029}', '\r', '\n', '\u{0}', '\u{feff}', '\u{202e}'] {
+            let text = comments(&[format!("x{end}readOnlyPort: 10255")]) + "maxPods: 1\n";
+            assert!(say_the_same(&text, "maxPods: 1\n"), "{text:?}");
+        }
+        let long = comments(&["x".repeat(5000)]);
+        assert_eq!(long.chars().count(), LINE + 4);
+    }
+
+    #[test]
+    fn remarks_are_bounded_and_hide_nothing() {
+        let mut all = common(&[]);
+        let hostile = format!("evictionHard[\"\u{1b}]52;c;x\u{7}\u{2028}{}\"]", "k".repeat(5000));
+        let share = Share { value: Some(json!("\u{9b}2J\u{202e}\u{2029}")), nodes: nodes(1) };
+        let difference = Difference { field: hostile, shares: vec![share] };
+        all.differences = vec![difference; 1000];
+        let lines = remarks(&all, 78);
+        assert_eq!(lines.len(), 2 * TOLD + 1);
+        assert_eq!(lines.last().map(String::as_str), Some("800 more fields differ."));
+        for line in &lines {
+            assert!(line.chars().count() < 300 && !line.chars().any(crate::printable::is_hidden), "{line:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_a_node_says_never_gets_out_of_a_comment(
+            key in "[\\PC\u{85}\u{2028}\u{2029}\r\n:{}#]{0,60}",
+            value in proptest::collection::vec(proptest::char::any(), 0..60),
+        ) {
+            let value: String = value.into_iter().collect();
+            let of = |number: u32, shown: serde_json::Value| Taken::of(
+                NodeName::new(format!("n{number}")).unwrap(), None, shown.as_object().unwrap().clone());
+            let taken = [
+                of(1, json!({"maxPods": 7, "evictionHard": {key.clone(): value.clone()}, "clusterDomain": value})),
+                of(2, json!({"maxPods": 8, key: "\u{2028}readOnlyPort: 10255"})),
+            ];
+            let common = common(&taken);
+            let bare = to_yaml(&common.configuration);
+            let whole = comments(&remarks(&common, 78)) + bare.as_deref().unwrap_or_default();
+            proptest::prop_assert!(bare.is_none() || say_the_same(&whole, &bare.unwrap_or_default()), "{:?}", whole);
+            proptest::prop_assert_eq!(
+                kubelet_file(&common, "x").map(|text| text.contains(" differs:")),
+                to_yaml(&common.configuration).map(|_| true)
+            );
+        }
     }
 }

@@ -10,12 +10,10 @@ use super::fleet_args::FleetArgs;
 use crate::cluster::lease::{Acquire, LeaseView, decide};
 use crate::cluster::{ClusterReader, LabelKeys};
 use crate::names::{FleetName, NamespaceName, PoolName};
-use crate::observed::orders::one_line;
+use crate::observed::orders::LONGEST_REASON;
+use crate::printable::one_line;
 use crate::report::orders::Holder;
 use crate::spelling::nearest;
-
-/// How long a reason may be, in characters: it is shown in every plan, and kept beside others in one object.
-const LONGEST_REASON: usize = 500;
 
 /// Which fleet of which cluster.
 #[derive(Debug, Clone, Default, clap::Args)]

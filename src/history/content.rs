@@ -1,9 +1,7 @@
 //! What one snapshot says that the nodes of one pool shall run.
 
 use super::{ContentHash, Draft, Finding, Gate, Pool, PoolName, PoolTarget, Serialize, Snapshot, draft};
-
-/// How long a text of somebody else's may be, in characters.
-const LONGEST: usize = 200;
+use crate::printable::remark;
 
 /// What a pool's nodes shall run at some revision.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -65,7 +63,7 @@ fn of_draft(draft: &Draft, snapshot: &Snapshot, pool: &PoolName) -> Content {
     let folder = format!("pools/{pool}/");
     let found = draft.desired.as_ref().and_then(|desired| desired.pools.get(pool));
     if let Some(error) = draft.errors.iter().find(|error| is_about(error, found, &folder)) {
-        return Content::Invalid { problem: printable(&error.message) };
+        return Content::Invalid { problem: remark(&error.message) };
     }
     match found.map(|pool| &pool.target) {
         Some(PoolTarget::Config(rendered)) => {
@@ -94,20 +92,5 @@ fn without_others(snapshot: &Snapshot, pool: &PoolName) -> Snapshot {
         signer: None,
         source: snapshot.source,
         findings: Vec::new(),
-    }
-}
-
-/// A text of somebody else's on one line, without what would steer a terminal or turn its direction.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    let steers = |c: char| {
-        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-            || (c.is_control() && !c.is_whitespace())
-    };
-    let kept: String = text.chars().filter(|c| !steers(*c)).collect();
-    let line = kept.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
-        None => line,
     }
 }

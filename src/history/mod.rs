@@ -12,13 +12,14 @@ use crate::desired::{ContentHash, Desired, Draft, Pool, PoolTarget, draft};
 use crate::finding::{Finding, Gate};
 use crate::names::{CommitId, FleetName, NamespaceName, PoolName};
 use crate::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
+use crate::printable::remark;
 use crate::repository::history::{Logged, WalkEnd};
 use crate::repository::{RepositoryError, Snapshot};
 
 mod content;
 mod nodes;
 
-pub use content::{Content, content_of, printable};
+pub use content::{Content, content_of};
 pub use nodes::{Nodes, OtherConfigMap, Subject, Whereabouts};
 
 /// A revision that changed what the pool's nodes shall run.
@@ -74,7 +75,7 @@ impl Log {
         let content = match snapshot {
             Ok(snapshot) => content_of(&snapshot, &self.pool, self.gate),
             Err(RepositoryError::NoSuchFolder { .. }) => Content::Absent,
-            Err(error) => Content::Invalid { problem: printable(&error.to_string()) },
+            Err(error) => Content::Invalid { problem: remark(&error.to_string()) },
         };
         match &mut self.run {
             Some((oldest, known)) if known.is_same(&content) => *oldest = logged,
@@ -96,8 +97,8 @@ impl Log {
         self.revisions.push(Revision {
             commit,
             time,
-            author: printable(&author),
-            subject: printable(&subject),
+            author: remark(&author),
+            subject: remark(&subject),
             current: self.revisions.is_empty(),
             content,
             or_before,

@@ -2,9 +2,10 @@
 
 use super::{
     BTreeMap, BTreeSet, CommitId, ConfigMapKey, ConfigSource, Content, Desired, FleetName, ManagedConfigMap,
-    NamespaceName, Node, Observed, PoolName, Revision, Serialize, printable,
+    NamespaceName, Node, Observed, PoolName, Revision, Serialize,
 };
 use crate::plan::belongs;
+use crate::printable::remark;
 
 /// How many nodes refer to a configuration, and by what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -127,7 +128,7 @@ impl Subject<'_> {
                 .commit
                 .as_ref()
                 .map(|commit| CommitId::new(commit.clone()).is_ok_and(|commit| is_known.contains(&commit)));
-            let commit = map.commit.as_deref().map(printable);
+            let commit = map.commit.as_deref().map(remark);
             found.others.push(OtherConfigMap { name: map.name.clone(), commit, known, nodes });
         }
         for node in observed.nodes.values() {

@@ -10,11 +10,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::names::PoolName;
+use crate::printable::{at_most, one_line};
 
 /// Annotation that holds the paused pools: a JSON object of [`Pause`]s by pool.
 pub const PAUSES_ANNOTATION: &str = "nodecfg.dev/pauses";
 /// Annotation that asks the holder of the lock to stop: a JSON object, [`Abort`].
 pub const ABORT_ANNOTATION: &str = "nodecfg.dev/abort";
+
+/// How long a reason may be, in characters: it is shown in every plan, and kept beside others in one object.
+pub const LONGEST_REASON: usize = 500;
+/// How much is read of a name, in characters.
+const LONGEST_NAME: usize = 200;
 
 /// Everything that is ordered of a fleet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,15 +41,6 @@ pub struct Pause {
     pub at: Timestamp,
     /// Why.
     pub reason: String,
-}
-
-/// What somebody typed, on one line and without what would steer a terminal.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    text.split(|c: char| c.is_control() || c.is_whitespace())
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 impl fmt::Display for Pause {
@@ -72,7 +69,7 @@ pub struct Abort {
 }
 
 impl Orders {
-    /// What the annotations of a Lease say.
+    /// What the annotations of a Lease say. Whoever may write the Lease chooses the words: they are cut, and on one line.
     ///
     /// # Errors
     /// What cannot be understood, with the annotation that it stands in: an order must not be overlooked because it is garbled.
@@ -80,10 +77,19 @@ impl Orders {
         let told = |name: &str, error: serde_json::Error| format!("the annotation {name} cannot be read: {error}");
         let pauses = annotations.get(PAUSES_ANNOTATION).map(|text| serde_json::from_str(text));
         let abort = annotations.get(ABORT_ANNOTATION).map(|text| serde_json::from_str(text));
-        Ok(Self {
+        let mut orders = Self {
             pauses: pauses.transpose().map_err(|error| told(PAUSES_ANNOTATION, error))?.unwrap_or_default(),
             abort: abort.transpose().map_err(|error| told(ABORT_ANNOTATION, error))?,
-        })
+        };
+        for pause in orders.pauses.values_mut() {
+            pause.by = at_most(&one_line(&pause.by), LONGEST_NAME);
+            pause.reason = at_most(&one_line(&pause.reason), LONGEST_REASON);
+        }
+        if let Some(abort) = &mut orders.abort {
+            abort.by = at_most(&one_line(&abort.by), LONGEST_NAME);
+            abort.reason = abort.reason.as_deref().map(|reason| at_most(&one_line(reason), LONGEST_REASON));
+        }
+        Ok(orders)
     }
 
     /// Writes itself into the annotations of a Lease; all others stay.
@@ -187,6 +193,22 @@ mod tests {
         let at = Timestamp::UNIX_EPOCH;
         let pause = Pause { by: "ada\u{1b}[2J".to_owned(), at, reason: "disks\n\tfull ".to_owned() };
         assert_eq!(pause.to_string(), "by ada [2J since 1970-01-01T00:00:00Z, disks full");
+    }
+
+    #[test]
+    fn what_is_read_is_cut_and_hides_nothing() {
+        let at = Timestamp::UNIX_EPOCH;
+        let (by, reason) =
+            (format!("\u{202e}ada{}", "a".repeat(500)), format!("x\u{9b}2J\u{200b}{}", "r".repeat(9000)));
+        let pause = Pause { by: by.clone(), at, reason: reason.clone() };
+        let abort = Abort { holder: "ci_1".to_owned(), by, at, reason: Some(reason), back: false };
+        let mut annotations = BTreeMap::new();
+        Orders { pauses: [(PoolName::new("gpu").unwrap(), pause)].into(), abort: Some(abort) }.write(&mut annotations);
+        let read = Orders::read(&annotations).unwrap();
+        let (pause, abort) = (read.pauses.values().next().unwrap(), read.abort.as_ref().unwrap());
+        assert_eq!((pause.by.chars().count(), pause.reason.chars().count()), (201, 501));
+        assert_eq!((&abort.by, abort.reason.as_ref()), (&pause.by, Some(&pause.reason)));
+        assert!(pause.by.starts_with("adaa") && pause.reason.starts_with("x 2Jrr"), "{pause}");
     }
 
     #[test]

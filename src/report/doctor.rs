@@ -10,6 +10,7 @@ use super::document::{Document, Kind};
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
 use crate::doctor::{Check, Ending, Verdict};
+use crate::printable;
 
 /// How wide text is at most: it is read on whatever terminal is at hand.
 const WIDTH: usize = 80;
@@ -125,7 +126,7 @@ fn paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {
-        let shown: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let shown = printable::lines(line);
         if shown.starts_with([' ', '-', '#']) {
             lines.push(shown);
             continue;

@@ -12,8 +12,8 @@ use super::review::lines;
 use super::style::{good, heading, warning};
 use super::{duration, names};
 use crate::names::{FleetName, NamespaceName, PoolName};
-use crate::observed::orders::one_line;
 use crate::observed::{Abort, Pause};
+use crate::printable::one_line;
 
 /// What became of orders about pools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

@@ -118,7 +118,7 @@ fn line(map: &PrunedConfigMap) -> String {
     let commit = map.commit.as_deref().map(|commit| format!("commit {}", commit.chars().take(10).collect::<String>()));
     let created = created.map(|at| format!("created {at}"));
     let said: Vec<String> = [created, commit].into_iter().flatten().collect();
-    crate::history::printable(&said.join(", "))
+    crate::printable::remark(&said.join(", "))
 }
 
 /// Writes what is deleted, one by one, and what is kept, in numbers; with `all` that one by one too.

@@ -11,8 +11,8 @@ use serde::Serialize;
 use crate::contract::ConfigSource;
 use crate::judge::{Failure, Target};
 use crate::names::{NodeName, PoolName};
-use crate::observed::orders::one_line;
 use crate::plan::Why;
+use crate::printable::one_line;
 
 mod commentary;
 pub mod execute;

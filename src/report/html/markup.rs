@@ -6,6 +6,8 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::printable::is_hidden;
+
 /// How long one text may be, in characters. What is longer is cut, and shows that it was.
 const MOST: usize = 2000;
 
@@ -180,18 +182,6 @@ impl Markup {
     pub(super) fn line(&mut self) {
         self.html.push('\n');
     }
-}
-
-/// Whether a character is not seen, or changes the order in which others are: it could make a text look like another one.
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-        // A character that the standard keeps free: a page must not hold it.
-        || u32::from(character) & 0xfffe == 0xfffe
-        || ('\u{fdd0}'..='\u{fdef}').contains(&character)
 }
 
 #[cfg(test)]

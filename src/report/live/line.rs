@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 
 use super::super::style::{bad, good, heading, quiet, warning};
+use crate::printable::is_hidden;
 
 /// How words look where colours are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl Line {
 
     /// Adds words at the end.
     pub fn push(&mut self, tone: Tone, text: impl Display) {
-        let text: String = text.to_string().chars().map(|c| if is_visible(c) { c } else { ' ' }).collect();
+        let text: String = text.to_string().chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
         if !text.is_empty() {
             self.spans.push((tone, text));
         }
@@ -145,12 +146,6 @@ fn width(text: &str) -> usize {
 /// it might be, and never longer.
 fn width_of(c: char) -> usize {
     if u32::from(c) < 0x1100 || c == CUT { 1 } else { 2 }
-}
-
-/// Whether a character shows, and leaves the order of its neighbours alone.
-fn is_visible(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]

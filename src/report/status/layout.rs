@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use super::super::style::{bad, good, quiet, warning};
+use crate::printable::one_line;
 use crate::status::Grade;
 
 /// Space between columns.
@@ -172,12 +173,6 @@ pub(super) fn middle(text: &str, width: usize) -> String {
     let head: String = text.chars().take(head).collect();
     let tail: String = text.chars().skip(length - tail).collect();
     format!("{head}…{tail}")
-}
-
-/// Text that comes from elsewhere, on one line and without what would steer a terminal.
-pub(super) fn one_line(text: &str) -> String {
-    let parts = text.split(|c: char| c.is_control() || c.is_whitespace());
-    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// A sentence in lines of this width; a word that is longer goes on in the next line.

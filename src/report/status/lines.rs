@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::super::document::Kind;
 use super::super::style::quiet;
-use super::layout::{middle, one_line, styled};
+use super::layout::{middle, styled};
 use super::{Row, words};
 use crate::names::{NodeName, PoolName};
+use crate::printable::one_line;
 use crate::status::{Change, FleetOrders, State};
 
 /// A change, as programs read it.

@@ -8,11 +8,12 @@ use jiff::Timestamp;
 use super::super::count;
 use super::super::source::short;
 use super::super::style::{bad, good, heading, quiet, warning};
-use super::layout::{Cell, Column, middle, natural, one_line, table, without_domain, wrap};
+use super::layout::{Cell, Column, middle, natural, table, without_domain, wrap};
 use super::{explanation, pause, words};
 use crate::contract::ConfigSource;
 use crate::judge::Target;
 use crate::observed::Readiness;
+use crate::printable::one_line;
 use crate::status::{FleetOrders, FleetStatus, Grade, NodeStatus, PoolStatus, State};
 
 /// A cluster of no more nodes shows all of them.

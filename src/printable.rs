@@ -1,0 +1,101 @@
+//! Texts of somebody else's as they may be shown: without what would steer a terminal, turn the direction of a line, or hide.
+//!
+//! Whatever comes from a cluster, a node, a commit or a command line passes through here before people read it.
+
+/// Whether a character is not seen, or does something to others: controls, formats, separators other than spaces, what
+/// stands for nothing yet, and letters that are blank.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
+    matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}')
+        || matches!(c, '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
+        // The standard library knows the categories; a letter before it, for marks stand over one.
+        || format!("a{c}").escape_debug().nth(1) == Some('\\')
+}
+
+/// A text on one line.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let parts = text.split(|c: char| c.is_control() || c.is_whitespace());
+    let parts = parts.map(|part| part.chars().filter(|c| !is_hidden(*c)).collect::<String>());
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// A text whose lines stay lines; every other blank is a space.
+#[must_use]
+pub fn lines(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' => Some('\n'),
+        c if c.is_control() || c.is_whitespace() => Some(' '),
+        c => (!is_hidden(c)).then_some(c),
+    };
+    text.chars().filter_map(shown).collect()
+}
+
+/// A text in which what is not seen is written out: `\u{2028}`. It is one line for every reader.
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == ' ' || !(is_hidden(c) || c.is_whitespace()) {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_unicode());
+        }
+    }
+    shown
+}
+
+/// The beginning of a text, of at most so many characters and a mark that more followed.
+#[must_use]
+pub fn at_most(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// How long a remark of somebody else's may be, in characters.
+const REMARK: usize = 200;
+
+/// A remark of somebody else's: on one line, and not long.
+#[must_use]
+pub fn remark(text: &str) -> String {
+    at_most(&one_line(text), REMARK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Escapes of terminals with their C1 forms, line ends of YAML, turns of direction, and what is invisible.
+    const HOSTILE: &str = "a\u{1b}]52;c;eA==\u{7}b\u{9b}2Jc\u{85}d\u{2028}e\u{2029}f\u{202e}g\u{2066}h\u{200b}i\u{feff}j\u{ad}k\u{61c}l\u{e0041}m\u{3164}n";
+
+    #[test]
+    fn what_is_hidden_does_not_come_through() {
+        let quiet = |text: &str| !text.chars().any(|c| is_hidden(c) || (c.is_whitespace() && c != ' '));
+        assert_eq!(one_line(HOSTILE), "a ]52;c;eA== b 2Jc d e fghijklmn");
+        for shown in [one_line(HOSTILE), lines(HOSTILE), escaped(HOSTILE), remark(HOSTILE)] {
+            assert!(quiet(&shown), "{shown:?}");
+        }
+        assert_eq!(escaped("a\u{2028}b\nc"), "a\\u{2028}b\\u{a}c");
+    }
+
+    #[test]
+    fn words_of_every_language_stay() {
+        for text in ["plain \"text\" 'with' \\ marks", "Zürich", "e\u{301}te\u{301}", "日本語", "ไทย", "हिन्दी", "…×→"]
+        {
+            assert_eq!(one_line(text), text);
+            assert_eq!(escaped(text), text);
+        }
+        assert_eq!(lines("first\n  - second\tthird"), "first\n  - second third");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(remark(&"é".repeat(300)).chars().count(), 201);
+        assert_eq!(at_most("été", 3), "été");
+    }
+}
