@@ -105,7 +105,7 @@ fn a_watch_faster_than_the_answer_tells_once_that_a_node_is_back() {
 #[test]
 fn who_cannot_return_is_watched_to_the_end() {
     let mut cluster = returnable();
-    let refusing = crate::plan::fixtures::refusing(node("n1", "a"), &old(), crate::contract::error_text::VALIDATE);
+    let refusing = refusing(node("n1", "a"), &old(), crate::contract::error_text::VALIDATE);
     cluster.nodes.insert(node_name("n1"), refusing);
     let mut story = Story::over(cluster, policy(1), ASSIGN);
     assert_eq!(story.tell(Input::Start), ["n1"]);
