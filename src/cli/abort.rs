@@ -2,19 +2,15 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::cluster_args::parse_duration;
-use super::order_args::{OrderArgs, Place, holder, parse_reason};
+use super::order_args::{OrderArgs, holder, parse_reason};
 use super::{Exit, Failure, Terminal};
-use crate::cluster::lease::{self, Acquire, LeaseView, decide};
+use crate::clock;
+use crate::cluster::lease::{self, HoldEnd};
 use crate::observed::Abort;
 use crate::report::document::Document;
 use crate::report::orders::{self, AbortResult, Aborted, Holder};
 use crate::report::{self, Format};
-
-/// How often to look whether the lock has been given up.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// Stop the rollout that holds the lock of a fleet, from wherever it runs.
 ///
@@ -64,60 +60,27 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     if let Some(running) = told.holder.clone() {
         told.order = desk.orders.abort.clone();
         if format == Format::Text {
-            writeln!(terminal.err, "{}", orders::waiting(&running, told.order.as_ref()))?;
+            let width = terminal.err_width;
+            writeln!(terminal.aside(), "{}", orders::waiting(&running, told.order.as_ref(), width))?;
         }
-        let waited = wait(&place, &running, args.timeout).await?;
-        (told.result, told.expired, told.seconds) = waited;
-    } else if let Some((dead, expired)) = dead(desk.view.as_ref(), desk.now) {
+        let (reader, namespace) = (&place.reader, place.namespace.as_str());
+        let began = clock::instant();
+        let end = lease::until_end(reader, namespace, &place.fleet, &running.identity, args.timeout).await?;
+        told.seconds = clock::instant().saturating_duration_since(began).as_secs_f64();
+        (told.result, told.expired) = match end {
+            HoldEnd::GivenUp => (AbortResult::Ended, None),
+            HoldEnd::Died(dead) => (AbortResult::HolderDied, dead.expired),
+            HoldEnd::StillHeld => (AbortResult::StillRunning, None),
+        };
+    } else if let Some(dead) = lease::dead(desk.view.as_ref(), desk.now) {
         told.result = AbortResult::HolderDied;
-        (told.holder, told.expired) = (Some(dead), expired);
+        (told.holder, told.expired) = (Some(Holder { identity: dead.holder, since: dead.since }), dead.expired);
     }
     match format {
-        Format::Text => orders::aborted(&mut terminal.out, &told)?,
+        Format::Text => orders::aborted(&mut terminal.out, &told, terminal.out_width)?,
         Format::Markdown => orders::aborted_markdown(&mut terminal.out, &told)?,
         Format::Json => report::json(&mut terminal.out, &Document::value(told.clone())?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &Document::value(told.clone())?)?,
     }
     Ok(if told.result == AbortResult::StillRunning { Exit::Locked } else { Exit::Done })
-}
-
-/// Waits until the lock is not this holder's any more: how that came, until when they had held it if they died, and after
-/// how many seconds.
-async fn wait(
-    place: &Place,
-    running: &Holder,
-    timeout: Duration,
-) -> Result<(AbortResult, Option<Timestamp>, f64), Failure> {
-    let mut waited = Duration::ZERO;
-    loop {
-        // What is ordered does not matter any more: it may be garbled by now.
-        let view = lease::look(&place.reader, place.namespace.as_str(), &place.fleet).await?;
-        let now = place.reader.server_time();
-        let (still, dead) = (holder(view.as_ref(), now), dead(view.as_ref(), now));
-        let same = |found: &Holder| found.identity == running.identity;
-        let result = match (still.as_ref(), &dead) {
-            (_, Some((found, expired))) if same(found) => Some((AbortResult::HolderDied, *expired)),
-            (Some(found), _) if same(found) => None,
-            _ => Some((AbortResult::Ended, None)),
-        };
-        let seconds = waited.as_secs_f64();
-        if let Some((result, expired)) = result {
-            return Ok((result, expired, seconds));
-        }
-        let left = timeout.saturating_sub(waited);
-        if left.is_zero() {
-            return Ok((AbortResult::StillRunning, None, seconds));
-        }
-        let pause = LOOK.min(left);
-        tokio::time::sleep(pause).await;
-        waited += pause;
-    }
-}
-
-/// Who held the lock and did not give it up, and until when it was held.
-fn dead(view: Option<&LeaseView>, now: Timestamp) -> Option<(Holder, Option<Timestamp>)> {
-    let view = view?;
-    let Acquire::TakeOver(lease::Reason::Expired(identity)) = decide(Some(view), "", now) else { return None };
-    let expired = view.renewed.zip(view.duration).and_then(|(renewed, held)| renewed.checked_add(held).ok());
-    Some((Holder { identity, since: view.acquired }, expired))
 }

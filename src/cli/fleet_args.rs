@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Failure;
 use super::cluster_args::ClusterArgs;
-use crate::cluster::ClusterReader;
+use crate::cluster::{ClusterReader, lease};
 use crate::names::{FleetName, NamespaceName};
 
 /// The fleet to work on.
@@ -17,7 +17,13 @@ pub(super) struct FleetArgs {
 }
 
 impl FleetArgs {
-    /// The fleet that is named, or else the only one that has ConfigMaps in the namespace; and that namespace.
+    /// The fleet as it was named, if it was.
+    pub(super) fn named(&self) -> Option<&FleetName> {
+        self.fleet.as_ref()
+    }
+
+    /// The fleet that is named, or else the only one that has ConfigMaps in the namespace or, where none has, a Lease; and that
+    /// namespace.
     ///
     /// # Errors
     /// When none is named and there are none, or several.
@@ -36,6 +42,9 @@ impl FleetArgs {
         }
         let maps = reader.list_config_maps(namespace.as_str()).await?;
         let mut fleets: BTreeSet<FleetName> = maps.into_iter().filter_map(|map| map.fleet).collect();
+        if fleets.is_empty() {
+            fleets = lease::fleets(reader, namespace.as_str()).await?;
+        }
         match (fleets.pop_first(), fleets.is_empty()) {
             (Some(fleet), true) => Ok((fleet, namespace)),
             (None, _) => Err(Failure::usage(
@@ -45,7 +54,7 @@ impl FleetArgs {
             (Some(first), false) => {
                 let names: Vec<String> = std::iter::once(first).chain(fleets).map(|fleet| fleet.to_string()).collect();
                 Err(Failure::usage(
-                    format!("several fleets have ConfigMaps in the namespace {namespace}: {}", names.join(", ")),
+                    format!("several fleets are in the namespace {namespace}: {}", names.join(", ")),
                     "name the one that is meant with --fleet",
                 ))
             }

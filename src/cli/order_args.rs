@@ -34,6 +34,13 @@ pub(super) struct Place {
 }
 
 impl OrderArgs {
+    /// What was said of where the fleet is, as arguments: whoever takes an order back says it again.
+    pub(super) fn said(&self) -> String {
+        let fleet = self.fleet.named().map(|fleet| format!(" --fleet {fleet}"));
+        let namespace = self.cluster.named_namespace().map(|namespace| format!(" --namespace {namespace}"));
+        [fleet, namespace].into_iter().flatten().collect()
+    }
+
     /// Connects, and finds out which fleet is meant.
     pub(super) async fn place(&self) -> Result<Place, Failure> {
         let reader = self.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;

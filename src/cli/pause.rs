@@ -83,15 +83,15 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         pools,
         running: holder(desk.view.as_ref(), desk.now),
     };
-    show(&told, format, terminal)?;
+    show(&told, &args.order.said(), format, terminal)?;
     Ok(Exit::Done)
 }
 
 /// Says what became of orders about pools.
-pub(super) fn show(told: &PoolOrders, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
+pub(super) fn show(told: &PoolOrders, place: &str, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
     match format {
-        Format::Text => orders::pools(&mut terminal.out, told)?,
-        Format::Markdown => orders::pools_markdown(&mut terminal.out, told)?,
+        Format::Text => orders::pools(&mut terminal.out, told, place, terminal.out_width)?,
+        Format::Markdown => orders::pools_markdown(&mut terminal.out, told, place)?,
         Format::Json => report::json(&mut terminal.out, &Document::value(told.clone())?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &Document::value(told.clone())?)?,
     }

@@ -66,6 +66,6 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         pools,
         running: holder(desk.view.as_ref(), desk.now),
     };
-    show(&told, format, terminal)?;
+    show(&told, &args.order.said(), format, terminal)?;
     Ok(Exit::Done)
 }

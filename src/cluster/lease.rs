@@ -24,9 +24,13 @@ use crate::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 /// How often a lock is gone for again after somebody else was faster.
 const RACES: u32 = 10;
 
+mod end;
+mod fleets;
 mod held;
 mod orders;
 
+pub use end::{Dead, HoldEnd, dead, until_end};
+pub use fleets::fleets;
 pub use held::{HeldLock, LockView};
 pub use orders::{Desk, OrderError, desk, order};
 

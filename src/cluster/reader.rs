@@ -22,7 +22,7 @@ use crate::observed::{
 };
 
 /// Asks for metadata only (meta/v1 `PartialObjectMetadataList`).
-const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+pub(super) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// How a reader behaves.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::document::Kind;
 use super::markdown::{code, prose};
 use super::review::lines;
-use super::style::{good, heading, warning};
+use super::style::{heading, warning};
 use super::{duration, names};
 use crate::names::{FleetName, NamespaceName, PoolName};
 use crate::observed::{Abort, Pause};
@@ -111,36 +111,82 @@ pub enum AbortResult {
     StillRunning,
 }
 
-/// Writes orders about pools for people.
+/// Writes orders about pools for people, in lines of about so many columns. `place` is what was said of where the fleet is, as
+/// arguments: whoever goes on says it again.
 ///
 /// # Errors
 /// When the writer does.
-pub fn pools(out: &mut dyn Write, orders: &PoolOrders) -> io::Result<()> {
+pub fn pools(out: &mut dyn Write, orders: &PoolOrders, place: &str, width: usize) -> io::Result<()> {
     for order in &orders.pools {
-        writeln!(out, "{}: {}", heading(&order.pool), happened(order))?;
-        if !order.known && order.pause.is_some() {
-            let fleet = &orders.fleet;
-            writeln!(out, "  {}: fleet {fleet} has no ConfigMap of a pool of this name", warning("not known"))?;
-        }
+        write_pool(out, &orders.fleet, order, width)?;
     }
     let [held, freed] = held_and_freed(orders);
     if !held.is_empty() {
-        writeln!(out, "\nThe next sync leaves their nodes as they are.\nTo go on: nodecfg resume {}", held.join(" "))?;
+        writeln!(out, "\nThe next sync leaves their nodes as they are.")?;
+        labelled(out, 0, "To go on:", &resume(&held, place), width, str::to_owned)?;
     }
     if !freed.is_empty() {
-        writeln!(out, "\n{}", freed_words(&freed))?;
+        writeln!(out)?;
+        labelled(out, 0, "", &freed_words(&freed), width, str::to_owned)?;
     }
     if let Some(holder) = orders.running.as_ref().filter(|_| !held.is_empty() || !freed.is_empty()) {
-        writeln!(out, "\n{} {}\n{}", warning("running now:"), holder_words(holder), running_words(!held.is_empty()))?;
+        writeln!(out)?;
+        labelled(out, 0, "running now:", &holder_words(holder), width, |label| warning(label))?;
+        labelled(out, 0, "", running_words(!held.is_empty()), width, str::to_owned)?;
     }
     out.flush()
+}
+
+fn write_pool(out: &mut dyn Write, fleet: &FleetName, order: &PoolOrder, width: usize) -> io::Result<()> {
+    let (result, pause) = match (order.result, &order.pause) {
+        (PoolResult::Updated, Some(pause)) => ("paused anew", format!(" {pause}")),
+        (_, Some(pause)) => ("paused", format!(" {pause}")),
+        (PoolResult::Resumed, None) => ("resumed", String::new()),
+        (_, None) => ("was not paused", String::new()),
+    };
+    let pool = &order.pool;
+    labelled(out, 0, &format!("{pool}:"), &format!("{result}{pause}"), width, |label| heading(label))?;
+    if let Some(before) = &order.before {
+        let label = if order.pause.is_some() { "before:" } else { "was paused" };
+        labelled(out, 2, label, &before.to_string(), width, str::to_owned)?;
+    }
+    if !order.known && order.pause.is_some() {
+        let text = format!("fleet {fleet} has no ConfigMap of a pool of this name");
+        labelled(out, 2, "not known:", &text, width, |label| warning(label))?;
+    }
+    Ok(())
+}
+
+/// A text after its label, in lines that fit, the first after `indent` columns and the others two columns further in.
+fn labelled(
+    out: &mut dyn Write,
+    indent: usize,
+    label: &str,
+    text: &str,
+    width: usize,
+    style: impl Fn(&str) -> String,
+) -> io::Result<()> {
+    let text = if label.is_empty() { text.to_owned() } else { format!("{label} {text}") };
+    let further = if label.is_empty() { indent } else { indent + 2 };
+    for (number, line) in lines(&text, width.saturating_sub(further)).into_iter().enumerate() {
+        match line.strip_prefix(label).filter(|_| number == 0) {
+            Some(rest) => writeln!(out, "{}{}{rest}", " ".repeat(indent), style(label))?,
+            None => writeln!(out, "{}{line}", " ".repeat(further))?,
+        }
+    }
+    Ok(())
+}
+
+/// The command that lifts pauses.
+fn resume(pools: &[&str], place: &str) -> String {
+    format!("nodecfg resume {}{place}", pools.join(" "))
 }
 
 /// The same as markdown.
 ///
 /// # Errors
 /// When the writer does.
-pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders) -> io::Result<()> {
+pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders, place: &str) -> io::Result<()> {
     writeln!(out, "| pool | result | by | since | why |\n|---|---|---|---|---|")?;
     for order in &orders.pools {
         let pool = code(order.pool.as_str());
@@ -160,10 +206,10 @@ pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders) -> io::Result<()
     }
     let [held, freed] = held_and_freed(orders);
     if !held.is_empty() {
-        writeln!(out, "\nThe next sync leaves their nodes as they are, until `nodecfg resume {}`.", held.join(" "))?;
+        writeln!(out, "\nThe next sync leaves their nodes as they are, until `{}`.", resume(&held, place))?;
     }
     if !freed.is_empty() {
-        writeln!(out, "\n{}", freed_words(&freed).replace('\n', " "))?;
+        writeln!(out, "\n{}", freed_words(&freed))?;
     }
     out.flush()
 }
@@ -179,7 +225,7 @@ fn held_and_freed(orders: &PoolOrders) -> [Vec<&str>; 2] {
 
 fn freed_words(freed: &[&str]) -> String {
     format!(
-        "The next sync brings the nodes of {} to what the repository says,\nunless it says spec.rollout.paused.",
+        "The next sync brings the nodes of {} to what the repository says, unless it says spec.rollout.paused.",
         names(freed.iter().copied(), 8)
     )
 }
@@ -189,16 +235,6 @@ fn running_words(held: bool) -> &'static str {
         "It starts no further nodes of them, within a few seconds; nodes on their way finish."
     } else {
         "It goes on without them: its plan was made while they were paused."
-    }
-}
-
-fn happened(order: &PoolOrder) -> String {
-    let before = order.before.as_ref().map(Pause::to_string).unwrap_or_default();
-    match (order.result, &order.pause) {
-        (PoolResult::Updated, Some(pause)) => format!("{} {pause}\n  before: {before}", good("paused anew")),
-        (_, Some(pause)) => format!("{} {pause}", good("paused")),
-        (PoolResult::Resumed, None) => format!("{}\n  was paused {before}", good("resumed")),
-        (_, None) => "was not paused".to_owned(),
     }
 }
 
@@ -254,20 +290,21 @@ impl Aborted {
     }
 }
 
-/// That an abort has been asked for and the end is waited for, in a line.
+/// That an abort has been asked for and the end is waited for, in lines of about so many columns.
 #[must_use]
-pub fn waiting(running: &Holder, order: Option<&Abort>) -> String {
+pub fn waiting(running: &Holder, order: Option<&Abort>, width: usize) -> String {
     let asked = order.filter(|order| order.back).map_or("", |_| ", and to point back what has not converged");
-    format!("asked {} to stop{asked}; waiting for it to end\n", holder_words(running))
+    let text = format!("Asked {} to stop{asked}; waiting for it to end.", holder_words(running));
+    lines(&text, width).into_iter().map(|line| line + "\n").collect()
 }
 
-/// Writes what became of an abort for people.
+/// Writes what became of an abort for people, in lines of about so many columns.
 ///
 /// # Errors
 /// When the writer does.
-pub fn aborted(out: &mut dyn Write, aborted: &Aborted) -> io::Result<()> {
+pub fn aborted(out: &mut dyn Write, aborted: &Aborted, width: usize) -> io::Result<()> {
     for sentence in aborted.words() {
-        for line in lines(&sentence, 80) {
+        for line in lines(&sentence, width) {
             writeln!(out, "{line}")?;
         }
     }
@@ -283,4 +320,45 @@ pub fn aborted_markdown(out: &mut dyn Write, aborted: &Aborted) -> io::Result<()
         writeln!(out, "- {}", prose(&sentence))?;
     }
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paused(pools: &[&str]) -> PoolOrders {
+        let pause = Pause {
+            by: "somebody-with-a-long-name@a-machine.with.a.long.domain.example".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            reason: "disks are being replaced in both rows, and nobody knows until when it will take".to_owned(),
+        };
+        let order = |pool: &&str| PoolOrder {
+            pool: PoolName::new(*pool).expect("a name"),
+            result: PoolResult::Updated,
+            pause: Some(pause.clone()),
+            before: Some(pause.clone()),
+            known: false,
+        };
+        let identity = format!("{}_4711_00112233445566aa", "h".repeat(40));
+        PoolOrders {
+            fleet: FleetName::new("default").expect("a name"),
+            namespace: NamespaceName::new("kube-system").expect("a name"),
+            pools: pools.iter().map(order).collect(),
+            running: Some(Holder { identity, since: Some(Timestamp::UNIX_EPOCH) }),
+        }
+    }
+
+    #[test]
+    fn every_line_fits_and_no_name_is_broken() {
+        let orders = paused(&["general", "gpu"]);
+        let mut out = Vec::new();
+        pools(&mut out, &orders, " --fleet default", 80).expect("memory");
+        let text = anstream::adapter::strip_str(&String::from_utf8(out).expect("text")).to_string();
+        let running = orders.running.as_ref().expect("set");
+        let text = text + &waiting(running, None, 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("To go on: nodecfg resume general gpu --fleet default\n"), "{text}");
+        assert_eq!(text.matches(&running.identity).count(), 2, "{text}");
+        assert_eq!(text.matches("somebody-with-a-long-name@a-machine.with.a.long.domain.example").count(), 4, "{text}");
+    }
 }

@@ -256,6 +256,10 @@ fn pools(nodes: &[NodeStatus], wanted: Option<&Wanted<'_>>, fleets: &[FleetOrder
         let known = wanted.desired.pools.keys();
         grouped.extend(known.map(|pool| ((Some(&wanted.desired.fleet), Some(pool)), Vec::new())));
     }
+    // Of what somebody paused before it was ever rolled out, or after its ConfigMaps were pruned, no node tells.
+    for orders in fleets {
+        grouped.extend(orders.pauses.keys().map(|pool| ((Some(&orders.fleet), Some(pool)), Vec::new())));
+    }
     for node in nodes {
         grouped.entry((node.fleet.as_ref(), node.pool.as_ref())).or_default().push(node);
     }

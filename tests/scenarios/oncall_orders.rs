@@ -8,6 +8,7 @@ use nodecfg::sandbox::kubelets::Fault;
 scenarios! {
     Anything {
         a_paused_pool_is_left_alone_by_everything_that_plans,
+        a_pause_before_the_first_rollout_is_seen_and_lifted,
         a_pause_stops_a_rollout_that_runs,
         an_abort_finishes_what_is_on_its_way,
         an_abort_can_take_back_what_has_not_converged,
@@ -80,6 +81,18 @@ async fn a_paused_pool_is_left_alone_by_everything_that_plans(start: Start) {
     assert_eq!(results, ["resumed", "notPaused"]);
     cluster.sync(&repository, &[]).await.exits(0).says("2 converged").never_says("paused");
     cluster.down().await;
+}
+
+async fn a_pause_before_the_first_rollout_is_seen_and_lifted(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    cluster.order(&["pause", "a", "--reason", "disks", "--allow-unknown"]).await.exits(0).says("resume a --fleet test");
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let at = ["--namespace", cluster.namespace(), "--kubeconfig", &kubeconfig];
+    let unnamed = |command: &[&str]| Running::start(cluster.home(), &[command, &at[..]].concat());
+    unnamed(&["status"]).end().await.exits(0).says("Paused: a by ").says(": disks");
+    unnamed(&["abort"]).end().await.exits(0).says("nobody holds the lock of fleet test");
+    unnamed(&["resume", "a"]).end().await.exits(0).says("a: resumed");
+    unnamed(&["status"]).end().await.exits(0).never_says("Paused:");
 }
 
 async fn a_pause_stops_a_rollout_that_runs(start: Start) {

@@ -140,6 +140,12 @@ impl<'a> View<'a> {
             .values()
             .filter_map(|map| Some((map.fleet.clone()?, map.namespace.clone())))
             .collect();
+        if fleets.is_empty() && self.desired.is_none() {
+            let namespace =
+                self.namespace.map_or_else(|| self.reader.binding().default_namespace(), NamespaceName::as_str);
+            let found = lease::fleets(&self.reader, namespace).await?;
+            fleets.extend(found.into_iter().map(|fleet| (fleet, namespace.to_owned())));
+        }
         if let Some((desired, namespace)) = self.desired.zip(self.namespace) {
             fleets.retain(|(fleet, _)| *fleet == desired.fleet);
             fleets.insert((desired.fleet.clone(), namespace.to_string()));
