@@ -1,4 +1,4 @@
-//! `nodecfg explain`: what a field of KubeletConfiguration is, or what the code of a finding or an error means.
+//! `nodecfg explain`: what a field of KubeletConfiguration is, or what the code of a finding, an error or a check means.
 
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Resul
             Some(near) => format!("is it {near}?"),
             None => "docs/findings.md lists the codes of findings; those of errors are in -o json".to_owned(),
         };
-        return Err(Failure::usage(format!("no finding and no error has the code {asked}"), help));
+        return Err(Failure::usage(format!("no finding, no error and no check has the code {asked}"), help));
     }
     let minor = args.kubernetes_version.unwrap_or(NEWEST_RELEASED);
     let explanation =

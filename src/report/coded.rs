@@ -1,4 +1,5 @@
-//! What `nodecfg explain CODE` says: of the code of a finding, or of an error that a command ended with.
+//! What `nodecfg explain CODE` says: of the code of a finding, of an error that a command ended with, or of a
+//! check of `doctor`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,6 +12,7 @@ use super::document::Kind;
 use super::markdown::prose;
 use super::style::{bad, heading, quiet, warning};
 use crate::advice::table as advice;
+use crate::doctor::codes::{self as checks, Code};
 use crate::finding::{LENIENT_CODES, Severity};
 use crate::kubelet::rules::{self, RuleStage};
 use crate::kubelet::table;
@@ -33,7 +35,7 @@ const COLUMNS: usize = 78;
 pub struct Coded {
     /// The code.
     pub code: String,
-    /// `error`, `warning` or `note`, where nothing lowers it.
+    /// `error`, `warning` or `note`, where nothing lowers it; `check` for one of `nodecfg doctor`.
     pub grade: String,
     /// What it says, in one sentence.
     pub says: String,
@@ -64,7 +66,9 @@ pub fn explain(code: &str) -> Option<Coded> {
             source: None,
         });
     }
-    let found = codes::lookup(code)?;
+    let Some(found) = codes::lookup(code) else {
+        return checks::lookup(code).map(of_check);
+    };
     let (why, way_out) = match rules::lookup(code) {
         Some(rule) => (
             format!("The kubelets from {} to {} {}", rule.since, rule.until, of_stage(rule.stage)),
@@ -94,6 +98,19 @@ pub fn explain(code: &str) -> Option<Coded> {
     })
 }
 
+/// What a check of `nodecfg doctor` is about.
+fn of_check(check: &Code) -> Coded {
+    Coded {
+        code: check.code.to_owned(),
+        grade: "check".to_owned(),
+        says: format!("A check of `nodecfg doctor`: {}", check.about),
+        why: check.why.to_owned(),
+        way_out: "`nodecfg doctor -v` says what it saw, and beside what is wrong how to mend it; docs/doctor.md has all checks."
+            .to_owned(),
+        source: None,
+    }
+}
+
 fn of_stage(stage: RuleStage) -> &'static str {
     match stage {
         RuleStage::Load => "do not decode a file that breaks it, and do not start.",
@@ -107,7 +124,7 @@ fn of_stage(stage: RuleStage) -> &'static str {
 #[must_use]
 pub fn nearest_code(code: &str) -> Option<&'static str> {
     let errors = ERRORS.keys().map(String::as_str);
-    nearest(code, errors.chain(codes::all()))
+    nearest(code, errors.chain(codes::all()).chain(checks::CODES.iter().map(|check| check.code)))
 }
 
 /// Writes it for people.
@@ -115,7 +132,11 @@ pub fn nearest_code(code: &str) -> Option<&'static str> {
 /// # Errors
 /// When the writer does.
 pub fn text(out: &mut dyn Write, coded: &Coded) -> io::Result<()> {
-    let grade = if coded.grade == "error" { bad(&coded.grade) } else { warning(&coded.grade) };
+    let grade = match coded.grade.as_str() {
+        "error" => bad(&coded.grade),
+        "check" => quiet(&coded.grade),
+        _ => warning(&coded.grade),
+    };
     writeln!(out, "{} ({grade})\n", heading(&coded.code))?;
     for (label, words) in [
         ("", Some(&coded.says)),
@@ -179,7 +200,8 @@ mod tests {
         assert!(TEXT.lines().skip(1).is_sorted());
         for (code, words) in ERRORS.iter() {
             assert!(words.iter().all(|words| words.ends_with(['.', '`'])), "{code}");
-            assert!(codes::lookup(code).is_none(), "{code} is a finding's");
+            // That one of several repositories cannot be read is a finding, and of one it is an error.
+            assert!(codes::lookup(code).is_none() || code == "repository", "{code} is a finding's");
         }
         let arm = regex::Regex::new(r#"(?:=> |one\(|code: )"([a-z]+(?:-[a-z]+)*)"(?:,|\.to_owned)"#).unwrap();
         for code in SOURCES.iter().flat_map(|source| arm.captures_iter(source)).map(|found| found[1].to_owned()) {
@@ -189,7 +211,8 @@ mod tests {
 
     #[test]
     fn every_code_is_explained_in_eighty_columns() {
-        for code in codes::all().map(str::to_owned).chain(ERRORS.keys().cloned()) {
+        let checks = checks::CODES.iter().map(|check| check.code.to_owned());
+        for code in codes::all().map(str::to_owned).chain(ERRORS.keys().cloned()).chain(checks) {
             let coded = explain(&code).unwrap();
             let mut out = Vec::new();
             text(&mut out, &coded).unwrap();

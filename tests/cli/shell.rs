@@ -101,6 +101,8 @@ fn codes_of_findings_and_errors_are_explained() {
         ("always-allow", "CIS Kubernetes Benchmark"),
         ("durations", "do not decode a file"),
         ("ambiguous-scalar", "--lenient"),
+        ("node-acknowledge", "does not follow"),
+        ("lock", "Two syncs of one fleet"),
         ("config-map-gone", "restart all of these kubelets"),
     ] {
         let explained = run(folder.path(), &format!("explain {code}"));
