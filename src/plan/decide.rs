@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::contract::ConfigSource;
+use crate::desired::Pool;
 use crate::judge::{Patience, Target, Verdict, Waiting, judge};
 use crate::names::FleetName;
 use crate::observed::{Node, NodeHalf, Pause, Readiness};
@@ -56,8 +57,16 @@ pub struct Held<'a> {
     pub by_order: Option<&'a Pause>,
 }
 
-impl Held<'_> {
-    fn is_held(&self) -> bool {
+impl<'a> Held<'a> {
+    /// Whether a pool is held, by what its policy says, if there is one, and by this order.
+    #[must_use]
+    pub fn of(pool: Option<&Pool>, by_order: Option<&'a Pause>) -> Self {
+        Self { by_policy: pool.is_some_and(|pool| pool.policy.paused), by_order }
+    }
+
+    /// Whether it is.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
         self.by_policy || self.by_order.is_some()
     }
 
@@ -123,12 +132,8 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
     if assigned && verdict == Verdict::Converged {
         return leave(Why::Converged);
     }
-    match node.half {
-        NodeHalf::Follows => {}
-        NodeHalf::KubeletUnable { version } => return leave(Why::Unsupported { version }),
-        NodeHalf::KubeletSilent => return leave(Why::NoDynamicConfig),
-        NodeHalf::AgentSilent => return leave(Why::AgentSilent),
-        NodeHalf::Outlived => return leave(Why::Outlived),
+    if let Some(why) = unreached(node) {
+        return leave(why);
     }
     if assigned {
         return match verdict {
@@ -139,13 +144,13 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
         };
     }
     if let Some(source) = &node.source {
-        let Standing { owner, same_content } = standing(source);
-        match owner {
+        let standing = standing(source);
+        if is_adopted(node, source, &standing) {
+            return leave(Why::Adopted { source: source.clone() });
+        }
+        match standing.owner {
             Holder::Fleet(fleet) if !rules.take_over => {
                 return leave(Why::Conflict { source: source.clone(), owner: Owner::Fleet { fleet } });
-            }
-            Holder::Us | Holder::Unknown if same_content && runs(node, source) => {
-                return leave(Why::Adopted { source: source.clone() });
             }
             Holder::Unknown if !rules.take_over => {
                 return leave(Why::Conflict { source: source.clone(), owner: Owner::Unknown });
@@ -157,6 +162,25 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
         return leave(rules.held.why());
     }
     step(Action::Assign { patch: assignment(node, rules.target) }, ready)
+}
+
+/// Why no assignment reaches a node; `None` where something on it follows them.
+#[must_use]
+pub fn unreached(node: &Node) -> Option<Why> {
+    match node.half {
+        NodeHalf::Follows => None,
+        NodeHalf::KubeletUnable { version } => Some(Why::Unsupported { version }),
+        NodeHalf::KubeletSilent => Some(Why::NoDynamicConfig),
+        NodeHalf::AgentSilent => Some(Why::AgentSilent),
+        NodeHalf::Outlived => Some(Why::Outlived),
+    }
+}
+
+/// Whether a node that points at `source`, which is not the target, is left there: it runs the wanted content already, under
+/// another name, and needs no restart. Never so of another fleet's ConfigMap, which may be gone tomorrow.
+#[must_use]
+pub fn is_adopted(node: &Node, source: &ConfigSource, standing: &Standing) -> bool {
+    matches!(standing, Standing { owner: Holder::Us | Holder::Unknown, same_content: true }) && runs(node, source)
 }
 
 /// Invariant 4: a node is available while it is Ready and neither in transition nor failed, with respect to whatever it
@@ -182,7 +206,9 @@ pub(super) fn refuses(node: &Node) -> bool {
     matches!(present_state(node), Verdict::Failed(_))
 }
 
-fn present_state(node: &Node) -> Verdict {
+/// How far a node is on its way to what it points at.
+#[must_use]
+pub fn present_state(node: &Node) -> Verdict {
     let present = node.source.clone().map_or(Target::Local, Target::Source);
     judge(&present, node, Patience::STATE_ONLY)
 }

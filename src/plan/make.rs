@@ -134,7 +134,7 @@ pub fn redecide(
 /// Whether a pool is held as it is, and by whose order.
 fn held<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> Held<'a> {
     let order = observed.orders.pauses.get(&pool.name).filter(|_| !options.despite_pause.contains(&pool.name));
-    Held { by_policy: pool.policy.paused, by_order: order }
+    Held::of(Some(pool), order)
 }
 
 /// A node that the plan was not asked for. It counts against the budget like any other.

@@ -87,7 +87,8 @@ pub(super) fn in_numbers<'a>(ends: impl Iterator<Item = &'a End>) -> String {
     states.join(", ")
 }
 
-/// What is shown first where not everything is: what went wrong, then what is left to do, then the rest.
+/// What is shown first where not everything is: what went wrong, then what is left to do, then the rest. Coarser than the
+/// order of states: it groups ends by what somebody has to do about them.
 pub(super) fn weight(end: &End) -> u8 {
     match end {
         End::Failed { .. } | End::Refused { .. } => 0,

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
 use crate::contract::ConfigSource;
 use crate::desired::{Desired, Pool};
-use crate::judge::{Patience, Target, Verdict, Waiting, judge};
+use crate::judge::{Target, Verdict, Waiting};
 use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::{ConfigMapKey, ManagedConfigMap, Node, NodeHalf, Observed, Readiness};
-use crate::plan::{Holder, Owner, Standing, Standings, Why, membership, pool_target};
+use crate::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
+use crate::plan::{Held, Holder, Owner, Standings, is_adopted, membership, pool_target, present_state, unreached};
 use crate::spelling;
 
 /// What a repository wants of the cluster.
@@ -81,18 +81,12 @@ fn bare(node: &Node, pool: Option<PoolName>, fleet: Option<FleetName>) -> NodeSt
         active: node.status.active.clone(),
         last_known_good: node.status.last_known_good.clone(),
         error: node.status.error().map(str::to_owned),
-        verdict: present(node),
+        verdict: present_state(node),
         state: State::Converged,
         since: None,
         drift: None,
         blocked: None,
     }
-}
-
-/// How far a node is on its way to what it points at.
-fn present(node: &Node) -> Verdict {
-    let target = node.source.clone().map_or(Target::Local, Target::Source);
-    judge(&target, node, Patience::STATE_ONLY)
 }
 
 /// A node compared with what it points at.
@@ -101,7 +95,7 @@ fn alone(node: &Node, observed: &Observed) -> NodeStatus {
     let mut status = bare(node, map.and_then(|map| map.pool.clone()), map.and_then(|map| map.fleet.clone()));
     status.drift = other_content(node, observed);
     if status.verdict != Verdict::Converged {
-        status.blocked = blocked(node);
+        status.blocked = unreached(node);
     }
     settle(status, node, State::Converged)
 }
@@ -160,8 +154,8 @@ fn pooled(node: &Node, observed: &Observed, standings: &Standings<'_>, placed: P
     if !target.is_named_by(node.source.as_ref()) {
         let standing = node.source.as_ref().map(|source| standings.of(pool, source));
         // What runs the wanted content under another name needs no restart, and so no sync changes it.
-        let adopted = status.verdict == Verdict::Converged
-            && matches!(&standing, Some(Standing { owner: Holder::Us | Holder::Unknown, same_content: true }));
+        let adopted = node.source.as_ref().zip(standing.as_ref());
+        let adopted = adopted.is_some_and(|(source, standing)| is_adopted(node, source, standing));
         if !adopted {
             status.verdict = Verdict::Waiting(Waiting::NotAssigned);
             status.drift = node.source.as_ref().zip(standing).and_then(|(source, standing)| {
@@ -172,7 +166,7 @@ fn pooled(node: &Node, observed: &Observed, standings: &Standings<'_>, placed: P
     }
     status.drift = status.drift.take().or_else(|| other_content(node, observed));
     if status.verdict != Verdict::Converged {
-        status.blocked = blocked(node);
+        status.blocked = unreached(node);
     }
     settle(status, node, aim)
 }
@@ -200,20 +194,9 @@ fn other_content(node: &Node, observed: &Observed) -> Option<Drift> {
     (*ran != there.uid).then(|| Drift::OtherContent { source: source.clone() })
 }
 
-/// Why no assignment reaches the node.
-fn blocked(node: &Node) -> Option<Why> {
-    match node.half {
-        NodeHalf::Follows => None,
-        NodeHalf::KubeletUnable { version } => Some(Why::Unsupported { version }),
-        NodeHalf::KubeletSilent => Some(Why::NoDynamicConfig),
-        NodeHalf::AgentSilent => Some(Why::AgentSilent),
-        NodeHalf::Outlived => Some(Why::Outlived),
-    }
-}
-
 /// Puts what is known of a node into a word, and says since when. `aim` is the word where nothing else is to be said.
 fn settle(mut status: NodeStatus, node: &Node, aim: State) -> NodeStatus {
-    let way = match present(node) {
+    let way = match present_state(node) {
         Verdict::Failed(_) => State::Failed,
         Verdict::Waiting(Waiting::Syncing { .. }) => State::CannotFetch,
         Verdict::Waiting(_) => State::OnTheWay,
@@ -234,7 +217,7 @@ fn settle(mut status: NodeStatus, node: &Node, aim: State) -> NodeStatus {
         // Elsewhere it would say since when the state before this one lasts.
         State::Failed | State::CannotFetch | State::Converged => node.status_since,
         State::OnTheWay if way == State::OnTheWay && node.status.assigned.is_some() => {
-            node.status_since.filter(|_| present(node) == Verdict::Waiting(Waiting::Activating))
+            node.status_since.filter(|_| present_state(node) == Verdict::Waiting(Waiting::Activating))
         }
         _ => None,
     };
@@ -243,10 +226,9 @@ fn settle(mut status: NodeStatus, node: &Node, aim: State) -> NodeStatus {
 
 /// Whether a pool is paused, by the repository or from a command line.
 fn paused(name: &PoolName, pool: Option<&Pool>, fleet: &FleetName, fleets: &[FleetOrders]) -> Option<Paused> {
-    let in_repository = pool.is_some_and(|pool| pool.policy.paused);
-    let order =
-        fleets.iter().filter(|orders| orders.fleet == *fleet).find_map(|orders| orders.pauses.get(name)).cloned();
-    (in_repository || order.is_some()).then_some(Paused { in_repository, order })
+    let order = fleets.iter().filter(|orders| orders.fleet == *fleet).find_map(|orders| orders.pauses.get(name));
+    let held = Held::of(pool, order);
+    held.is_held().then(|| Paused { in_repository: held.by_policy, order: order.cloned() })
 }
 
 /// The pools of all nodes, and those of the repository that have none.

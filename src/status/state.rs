@@ -1,4 +1,5 @@
-//! The state of a node in a word, and how bad it is: the one order by which everything is sorted and coloured.
+//! The state of a node at one look in a word, and how bad it is: the one order by which every status is sorted and coloured.
+//! How nodes end in a run has more words, and an order of its own: the report's.
 
 use std::fmt;
 
@@ -81,9 +82,11 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl State {
+    /// It in a word or two.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
             Self::Failed => "failed",
             Self::NotReady => "not Ready",
             Self::Blocked => "blocked",
@@ -95,7 +98,13 @@ impl fmt::Display for State {
             Self::Deleting => "being deleted",
             Self::Unpooled => "in no pool",
             Self::Converged => "converged",
-        })
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
     }
 }
 

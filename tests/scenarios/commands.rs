@@ -124,7 +124,8 @@ async fn status_shows_the_truth(start: Start) {
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(5);
 
-    let run = status(&cluster, &[]).await.exits(0).says("Not converged: 4 nodes: 1 failed, 1 not Ready, 2 converged");
+    let run =
+        status(&cluster, &[]).await.exits(0).says("Not converged: 2 of 4 nodes: 1 failed, 1 not Ready; 2 converged");
     let out = run.out.clone();
     let row = |node: &str| out.lines().find(|line| line.starts_with(node)).unwrap().to_owned();
     let name = cluster.only_config_map().await;

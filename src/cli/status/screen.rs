@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::cli::terminal::out_size;
+use crate::report::status::cut;
 
 /// To the alternate screen, without a cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
@@ -51,10 +52,12 @@ impl Screen {
             if index > 0 {
                 text.push_str("\r\n");
             }
+            // A line that went on in the next would push the others off the screen.
+            let line = cut(line, self.size.0);
             if self.colored {
-                text.push_str(line);
+                text.push_str(&line);
             } else {
-                text.push_str(&anstream::adapter::strip_str(line).to_string());
+                text.push_str(&anstream::adapter::strip_str(&line).to_string());
             }
             text.push_str("\x1b[K");
         }

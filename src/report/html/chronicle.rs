@@ -52,11 +52,11 @@ impl Chronicle {
             Progress::Waiting { node, .. } => {
                 ways.nodes.entry(node.clone()).or_insert(Way { from: 0.0, end: None });
             }
-            Progress::Converged { node, .. } => ways.end(node, at, State::Converged),
-            Progress::Failed { node, .. } => ways.end(node, at, State::Failed),
+            Progress::Converged { node, .. } => ways.end(node, at, State::CONVERGED),
+            Progress::Failed { node, .. } => ways.end(node, at, State::FAILED),
             Progress::Refused { node, .. } => {
                 ways.nodes.entry(node.clone()).or_insert(Way { from: at, end: None });
-                ways.end(node, at, State::Failed);
+                ways.end(node, at, State::FAILED);
             }
             Progress::Changed { node, .. } => ways.end(node, at, State::Astray),
             Progress::Gone { node, .. } => ways.end(node, at, State::Gone),
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(timeline.seconds, 120.0);
         let [track] = timeline.tracks.as_slice() else { panic!("one pool") };
         let ways: Vec<_> = track.spans.iter().map(|span| (span.node.as_str(), span.from, span.to, span.end)).collect();
-        assert_eq!(ways, [("n0", 0.0, 110.0, State::Failed), ("n1", 2.0, 100.0, State::Converged)]);
+        assert_eq!(ways, [("n0", 0.0, 110.0, State::FAILED), ("n1", 2.0, 100.0, State::CONVERGED)]);
         assert_eq!(track.total, 5);
         assert_eq!(track.marks[0].text, "stopped: interrupted");
     }

@@ -1,11 +1,14 @@
 //! What a page says, as plain data. How it looks is the business of its neighbours.
 
+use std::cmp::Ordering;
+
 use jiff::Timestamp;
 
 use crate::names::{FleetName, NodeName, PoolName};
 use crate::report::error::ErrorMessage;
 use crate::report::explain::Explanation;
 use crate::review::Review;
+use crate::status::State as Now;
 
 /// A page.
 #[derive(Debug, Clone)]
@@ -73,92 +76,97 @@ pub struct Node {
     pub says: String,
 }
 
-/// How a node is: a colour, a shape and a word. In the order of who is looked at first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// How a node is: a colour, a shape and a word. What a node is at one look has the words and the order of
+/// [`status::State`](Now); what only a run can tell stands between those.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It failed, timed out, or its assignment was refused.
-    Failed,
-    /// It is not Ready, whatever it runs.
-    NotReady,
-    /// It cannot be brought to what it shall run.
-    Blocked,
-    /// It cannot fetch what it points at.
-    CannotFetch,
+    /// As one look at it says.
+    Of(Now),
     /// Somebody else pointed it elsewhere during the rollout.
     Astray,
-    /// Somebody has changed something behind nodecfg's back.
-    Drifted,
     /// It was on its way when the run ended.
     InFlight,
-    /// It is on its way.
-    OnTheWay,
     /// It was pointed back at what it had before.
     RolledBack,
     /// Its turn has not come.
     NotStarted,
-    /// The next sync will move it.
-    Behind,
-    /// The same, once its pool is no longer paused.
-    Paused,
     /// It is left alone on purpose.
     Skipped,
     /// It left the cluster.
     Gone,
-    /// It is being deleted.
-    Deleting,
-    /// No pool selects it.
-    Unpooled,
     /// It runs what it shall, and did so before the run.
     Settled,
-    /// It runs what it shall.
-    Converged,
 }
 
 impl State {
+    /// It failed, timed out, or its assignment was refused.
+    pub const FAILED: Self = Self::Of(Now::Failed);
+    /// It cannot be brought to what it shall run.
+    pub const BLOCKED: Self = Self::Of(Now::Blocked);
+    /// It runs what it shall.
+    pub const CONVERGED: Self = Self::Of(Now::Converged);
+
+    /// Its place among the states of one look: beside which, and whether before (0) or after it.
+    fn place(self) -> (Now, u8) {
+        match self {
+            Self::Astray => (Now::Drifted, 0),
+            Self::InFlight => (Now::OnTheWay, 0),
+            Self::Settled => (Now::Converged, 0),
+            Self::Of(state) => (state, 1),
+            Self::RolledBack => (Now::OnTheWay, 2),
+            Self::NotStarted => (Now::OnTheWay, 3),
+            Self::Skipped => (Now::Paused, 2),
+            Self::Gone => (Now::Paused, 3),
+        }
+    }
+
     /// It in a word or two.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Self::Failed => "failed",
-            Self::NotReady => "not Ready",
-            Self::Blocked => "blocked",
-            Self::CannotFetch => "cannot fetch",
+            Self::Of(state) => state.word(),
             Self::Astray => "changed by others",
-            Self::Drifted => "drifted",
             Self::InFlight => "in flight",
-            Self::OnTheWay => "on the way",
             Self::RolledBack => "rolled back",
             Self::NotStarted => "not started",
-            Self::Behind => "behind",
-            Self::Paused => "paused",
             Self::Skipped => "skipped",
             Self::Gone => "gone",
-            Self::Deleting => "being deleted",
-            Self::Unpooled => "in no pool",
             Self::Settled => "as wanted",
-            Self::Converged => "converged",
         }
     }
 
     /// Its name in the style sheet. States that are never on one page may share one.
     pub(super) fn class(self) -> &'static str {
         match self {
-            Self::Failed => "failed",
-            Self::NotReady => "notready",
-            Self::Blocked => "blocked",
-            Self::CannotFetch => "unfetched",
-            Self::Astray | Self::Drifted => "astray",
-            Self::InFlight | Self::OnTheWay => "flight",
+            Self::Of(Now::Failed) => "failed",
+            Self::Of(Now::NotReady) => "notready",
+            Self::Of(Now::Blocked) => "blocked",
+            Self::Of(Now::CannotFetch) => "unfetched",
+            Self::Astray | Self::Of(Now::Drifted) => "astray",
+            Self::InFlight | Self::Of(Now::OnTheWay) => "flight",
             Self::RolledBack => "back",
             Self::NotStarted => "unstarted",
-            Self::Behind => "behind",
-            Self::Paused => "paused",
+            Self::Of(Now::Behind) => "behind",
+            Self::Of(Now::Paused) => "paused",
             Self::Skipped => "skipped",
-            Self::Gone | Self::Deleting => "gone",
-            Self::Unpooled => "unpooled",
+            Self::Gone | Self::Of(Now::Deleting) => "gone",
+            Self::Of(Now::Unpooled) => "unpooled",
             Self::Settled => "settled",
-            Self::Converged => "converged",
+            Self::Of(Now::Converged) => "converged",
         }
+    }
+}
+
+impl Ord for State {
+    /// Who is looked at first comes first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl PartialOrd for State {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -226,4 +234,26 @@ pub struct Mark {
     pub at: f64,
     /// What.
     pub text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_in_the_one_order_and_each_has_its_own_place() {
+        let run = [
+            State::Astray,
+            State::InFlight,
+            State::RolledBack,
+            State::NotStarted,
+            State::Skipped,
+            State::Gone,
+            State::Settled,
+        ];
+        let of: Vec<State> = Now::ALL.into_iter().map(State::Of).collect();
+        assert!(of.is_sorted() && run.is_sorted());
+        let places: std::collections::BTreeSet<State> = of.iter().copied().chain(run).collect();
+        assert_eq!(places.len(), of.len() + run.len());
+    }
 }

@@ -139,11 +139,11 @@ fn node(outcome: &NodeOutcome) -> Node {
 
 fn state(end: &End) -> (State, String) {
     let state = match end {
-        End::Converged => State::Converged,
-        End::LeftAlone { why } if why.is_blocked() => State::Blocked,
+        End::Converged => State::CONVERGED,
+        End::LeftAlone { why } if why.is_blocked() => State::BLOCKED,
         End::LeftAlone { why } if why.is_settled() => State::Settled,
         End::LeftAlone { .. } => State::Skipped,
-        End::Failed { .. } | End::Refused { .. } => State::Failed,
+        End::Failed { .. } | End::Refused { .. } => State::FAILED,
         End::Changed { .. } => State::Astray,
         End::Gone => State::Gone,
         End::NotStarted => State::NotStarted,

@@ -1,16 +1,18 @@
 //! The page of `status`: how every pool and every node of a cluster is.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::failures::{Case, grouped};
 use super::page::{Failure, Node, Notice, Page, Pool, State};
-use crate::names::FleetName;
+use crate::names::{FleetName, PoolName};
 use crate::plan::Problem;
 use crate::report::error::ErrorMessage;
-use crate::report::status::{explanation, pause, words};
+use crate::report::status::{explanation, of_fleet, pause, words};
 use crate::report::{count, source};
 use crate::review::Review;
-use crate::status::{FleetOrders, FleetStatus, Grade, NodeStatus, PoolStatus, State as Of};
+use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State as Now};
 
 /// The page of one look at a cluster. `review` is what a sync would do, or why none could, where a repository was named.
 #[must_use]
@@ -32,6 +34,10 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Revie
         [orders] => Some(&orders.fleet),
         _ => None,
     };
+    let mut by_pool: BTreeMap<(Option<&FleetName>, Option<&PoolName>), Vec<&NodeStatus>> = BTreeMap::new();
+    for node in &status.nodes {
+        by_pool.entry((node.fleet.as_ref(), node.pool.as_ref())).or_default().push(node);
+    }
     Page {
         command: "status",
         good,
@@ -39,8 +45,17 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Revie
         facts: facts(status, server),
         made: status.at,
         errors: problems.into_iter().map(problem).collect(),
-        notices: status.fleets.iter().flat_map(notices).collect(),
-        pools: status.pools.iter().map(|of| pool(status, of, single)).collect(),
+        notices: status
+            .fleets
+            .iter()
+            .flat_map(of_fleet)
+            .map(|told| Notice { label: told.word, text: told.text })
+            .collect(),
+        pools: status
+            .pools
+            .iter()
+            .map(|of| pool(of, by_pool.remove(&(of.fleet.as_ref(), of.pool.as_ref())).unwrap_or_default(), single))
+            .collect(),
         columns: &["ready", "kubelet", "assigned", "active", "last known good", "since"],
         failures: failures(status),
         timeline: None,
@@ -64,33 +79,11 @@ fn facts(status: &FleetStatus, server: &str) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Who rolls out a fleet, and what is not known of it.
-fn notices(orders: &FleetOrders) -> Vec<Notice> {
-    let fleet = &orders.fleet;
-    let mut notices = Vec::new();
-    if let Some(rollout) = &orders.rollout {
-        let since = rollout.since.map(|since| format!(" since {}", moment(since))).unwrap_or_default();
-        notices.push(Notice { label: "rollout", text: format!("{fleet}: {} holds the lock{since}", rollout.holder) });
-        if let Some(abort) = orders.abort.as_ref().filter(|abort| abort.holder == rollout.holder) {
-            let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let text = format!("{fleet}: {} told it to stop at {}{reason}", abort.by, moment(abort.at));
-            notices.push(Notice { label: "stopping", text });
-        }
-    }
-    if let Some(unknown) = &orders.unknown {
-        let text = format!("{fleet}: whether a rollout runs and what is paused is not known: {unknown}");
-        notices.push(Notice { label: "note", text });
-    }
-    notices
-}
-
 fn moment(at: Timestamp) -> String {
     format!("{at:.0}")
 }
 
-fn pool(status: &FleetStatus, of: &PoolStatus, single: Option<&FleetName>) -> Pool {
-    let mut nodes: Vec<&NodeStatus> =
-        status.nodes.iter().filter(|node| node.pool == of.pool && node.fleet == of.fleet).collect();
+fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>) -> Pool {
     nodes.sort_by(|a, b| a.node.cmp(&b.node));
     let mut remarks: Vec<String> =
         of.paused.as_ref().map(|paused| format!("paused: {}", pause(paused))).into_iter().collect();
@@ -108,7 +101,7 @@ fn pool(status: &FleetStatus, of: &PoolStatus, single: Option<&FleetName>) -> Po
 fn node(status: &NodeStatus) -> Node {
     Node {
         name: status.node.clone(),
-        state: state(status.state),
+        state: State::Of(status.state),
         word: status.state.to_string(),
         cells: vec![
             status.ready.to_string(),
@@ -122,29 +115,13 @@ fn node(status: &NodeStatus) -> Node {
     }
 }
 
-fn state(state: Of) -> State {
-    match state {
-        Of::Failed => State::Failed,
-        Of::NotReady => State::NotReady,
-        Of::Blocked => State::Blocked,
-        Of::CannotFetch => State::CannotFetch,
-        Of::Drifted => State::Drifted,
-        Of::OnTheWay => State::OnTheWay,
-        Of::Behind => State::Behind,
-        Of::Paused => State::Paused,
-        Of::Deleting => State::Deleting,
-        Of::Unpooled => State::Unpooled,
-        Of::Converged => State::Converged,
-    }
-}
-
 /// What somebody has to look at, each kind once: what is bad, and what was changed behind nodecfg's back.
 fn failures(status: &FleetStatus) -> Vec<Failure> {
     let case = |node: &'_ NodeStatus| {
-        let told = node.state.grade() == Grade::Bad || node.state == Of::Drifted;
+        let told = node.state.grade() == Grade::Bad || node.state == Now::Drifted;
         // The order of states is that of severity, and there are few of them.
-        let weight = Of::ALL.iter().position(|state| *state == node.state).and_then(|at| u8::try_from(at).ok());
-        told.then(|| (weight.unwrap_or(u8::MAX), state(node.state).word()))
+        let weight = Now::ALL.iter().position(|state| *state == node.state).and_then(|at| u8::try_from(at).ok());
+        told.then(|| (weight.unwrap_or(u8::MAX), node.state.word()))
     };
     let all = status.nodes.iter().filter_map(|node| {
         let (weight, label) = case(node)?;

@@ -183,7 +183,7 @@ proptest! {
                 remarks: vec![help.clone()],
                 nodes: vec![Node {
                     name: node_name("n1"),
-                    state: State::Blocked,
+                    state: State::BLOCKED,
                     word: word.clone(),
                     cells: vec![cell.clone(), format!("x{cell}"), word.clone()],
                     says: format!("x{error}"),

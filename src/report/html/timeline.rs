@@ -62,7 +62,7 @@ fn in_words(track: &Track) -> String {
         took.sort_by(f64::total_cmp);
         took
     };
-    let converged = took(State::Converged);
+    let converged = took(State::CONVERGED);
     let mut parts = vec![format!("{} of {} began", track.spans.len(), count(track.total, "node"))];
     if let (Some(middle), Some(longest)) = (converged.get(converged.len() / 2), converged.last()) {
         parts.push(format!(
@@ -72,7 +72,7 @@ fn in_words(track: &Track) -> String {
             duration(*longest)
         ));
     }
-    for (end, what) in [(State::Failed, "failed"), (State::InFlight, "still in flight")] {
+    for (end, what) in [(State::FAILED, "failed"), (State::InFlight, "still in flight")] {
         let number = took(end).len();
         if number > 0 {
             parts.push(format!("{number} {what}"));
@@ -120,7 +120,7 @@ fn write_numbers(section: &mut Markup, timeline: &Timeline, track: &Track) {
         drawing(figure, HEIGHT, |svg| {
             let moments: Vec<[usize; 3]> = (0..=STEPS).map(|step| moment(timeline, track, step)).collect();
             let mut below: Vec<usize> = vec![0; moments.len()];
-            for (layer, state) in [State::Converged, State::Failed, State::InFlight].into_iter().enumerate() {
+            for (layer, state) in [State::CONVERGED, State::FAILED, State::InFlight].into_iter().enumerate() {
                 let height = |counts: &[usize; 3]| counts.get(layer).copied().unwrap_or(0);
                 let above: Vec<usize> =
                     below.iter().zip(&moments).map(|(under, counts)| under + height(counts)).collect();
@@ -134,7 +134,7 @@ fn write_numbers(section: &mut Markup, timeline: &Timeline, track: &Track) {
         figure.element("figcaption", &[class("axis")], |caption| {
             caption.leaf("span", &[], "0s");
             caption.element("span", &[class("key")], |key| {
-                for state in [State::Converged, State::Failed, State::InFlight] {
+                for state in [State::CONVERGED, State::FAILED, State::InFlight] {
                     key.element("i", &[class(state.class())], |_| {});
                     key.text(&format!(" {} ", state.word()));
                 }
@@ -153,8 +153,8 @@ fn moment(timeline: &Timeline, track: &Track, step: u32) -> [usize; 3] {
         let layer = match span.end {
             State::InFlight => 2,
             _ if span.to > at => 2,
-            State::Failed => 1,
-            State::Converged => 0,
+            State::FAILED => 1,
+            State::CONVERGED => 0,
             // Gone, or somebody else's: no longer of this rollout.
             _ => continue,
         };

@@ -87,6 +87,11 @@ pub(super) fn natural(columns: &[Column]) -> usize {
     columns.iter().map(Column::natural).sum::<usize>() + GAP * columns.len().saturating_sub(1)
 }
 
+/// Whether a table can be cut to this width.
+pub(super) fn can_fit(columns: &[Column], width: usize) -> bool {
+    widths(columns, width).iter().sum::<usize>() + GAP * columns.len().saturating_sub(1) <= width
+}
+
 /// The lines of a table, its header first. What does not fit is cut; the last column goes on below itself.
 pub(super) fn table(columns: &[Column], width: usize) -> Vec<String> {
     let widths = widths(columns, width);
@@ -141,6 +146,11 @@ fn widths(columns: &[Column], width: usize) -> Vec<usize> {
             *widest -= 1;
         }
     }
+    // What goes on below itself gets less only where nothing else can give any more.
+    let over = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+    if let Some(last) = widths.last_mut().filter(|_| wraps) {
+        *last = last.saturating_sub(over).max(NARROWEST.min(*last));
+    }
     let left = width.saturating_sub(widths.iter().sum::<usize>() + gaps);
     if let Some(last) = widths.last_mut().filter(|_| wraps) {
         *last = natural.min(*last + left);
@@ -173,6 +183,32 @@ pub(super) fn middle(text: &str, width: usize) -> String {
     let head: String = text.chars().take(head).collect();
     let tail: String = text.chars().skip(length - tail).collect();
     format!("{head}…{tail}")
+}
+
+/// A styled line cut to this many columns of a terminal, so that it does not go on in the next. Styles stay whole.
+#[must_use]
+pub fn cut(line: &str, columns: usize) -> String {
+    let mut kept = String::new();
+    let (mut used, mut is_style, mut is_full) = (0, false, false);
+    for c in line.chars() {
+        if is_style || c == '\u{1b}' {
+            is_style = !c.is_ascii_alphabetic();
+            kept.push(c);
+            continue;
+        }
+        used += if is_wide(c) { 2 } else { 1 };
+        is_full |= used > columns;
+        if !is_full {
+            kept.push(c);
+        }
+    }
+    kept
+}
+
+/// Whether a terminal takes two columns for a character: the blocks that Unicode calls East Asian wide, and pictures.
+fn is_wide(c: char) -> bool {
+    matches!(u32::from(c), 0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60 | 0xffe0..=0xffe6 | 0x1f300..=0x1faff | 0x20000..=0x3fffd)
 }
 
 /// A sentence in lines of this width; a word that is longer goes on in the next line.
@@ -246,6 +282,28 @@ mod tests {
         let at_80 = "NODE                           POOL              N  STATES\n\
                      a-very-long-na…-in-some-cloud  general-purpose   1  1 failed, 20 converged, 3 on\n";
         assert!(plain(table(&columns(), 80)).starts_with(at_80), "{}", plain(table(&columns(), 80)));
+    }
+
+    #[test]
+    fn what_goes_on_below_itself_gives_last() {
+        let columns = [
+            Column::new("POOL", ["general-purpose"]).cut(),
+            Column::new("FLEET", ["production"]).cut(),
+            Column::new("NODES", [15_000]).right(),
+            Column::new("CONVERGED", ["100%"]).right(),
+            Column::new("CONFIGS", [12]).right(),
+            Column::new("STATES", ["1 failed, 20 converged, 3 on the way"]),
+        ];
+        assert!(can_fit(&columns, 60));
+        let lines = table(&columns, 60);
+        assert!(lines.iter().all(|line| line.chars().count() <= 60), "{}", plain(lines));
+    }
+
+    #[test]
+    fn a_line_is_cut_to_columns_and_its_style_ends() {
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(cut("\u{1b}[31mabcdef\u{1b}[0m", 3), "\u{1b}[31mabc\u{1b}[0m");
+        assert_eq!(cut("a\u{754c}b", 2), "a");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use super::super::count;
 use super::super::markdown::{code, prose};
 use super::super::source::short;
 use super::text::{closing, in_numbers};
-use super::{explanation, pause, words};
+use super::words::Told;
+use super::{explanation, of_fleet, pause, words};
 use crate::status::FleetStatus;
 
 /// A cluster of no more nodes shows all of them.
@@ -20,14 +21,8 @@ const NODES: usize = 50;
 /// When the writer does.
 pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Result<()> {
     let shown = |name: Option<String>| name.map_or_else(|| "–".to_owned(), |name| code(&name));
-    for orders in &status.fleets {
-        let fleet = code(orders.fleet.as_str());
-        if let Some(rollout) = &orders.rollout {
-            writeln!(out, "A rollout of {fleet} runs: {} holds the lock.\n", prose(&rollout.holder))?;
-        }
-        if let Some(unknown) = &orders.unknown {
-            writeln!(out, "Whether a rollout of {fleet} runs and what is paused is not known: {}\n", prose(unknown))?;
-        }
+    for Told { label, text, .. } in status.fleets.iter().flat_map(of_fleet) {
+        writeln!(out, "**{label}** {}\n", prose(&text))?;
     }
     writeln!(out, "| pool | nodes | converged | configurations | states |")?;
     writeln!(out, "|---|---|---|---|---|")?;
@@ -48,22 +43,27 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
     let amiss = status.nodes.iter().filter(|node| !node.state.is_settled()).count();
     let most = if all || status.nodes.len() <= SMALL { status.nodes.len() } else { amiss.min(NODES) };
     if most > 0 {
-        writeln!(out, "| node | pool | ready | kubelet | assigned | active | last known good | state |")?;
-        writeln!(out, "|---|---|---|---|---|---|---|---|")?;
+        writeln!(
+            out,
+            "| node | pool | ready | kubelet | desired | assigned | active | last known good | since | state |"
+        )?;
+        writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
     }
     for node in status.nodes.iter().take(most) {
         let meaning = explanation(node).map(|explanation| format!("; {}", explanation.meaning)).unwrap_or_default();
         let said = words(node).map(|words| format!(": {words}{meaning}")).unwrap_or_default();
         writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             code(node.node.as_str()),
             shown(node.pool.as_ref().map(ToString::to_string)),
             node.ready,
             shown(node.kubelet.map(|version| version.to_string())),
+            shown(node.desired.as_ref().map(|target| short(target.source()))),
             code(&short(node.assigned.as_ref())),
             code(&short(node.active.as_ref())),
             code(&short(node.last_known_good.as_ref())),
+            node.since.map_or_else(|| "–".to_owned(), |since| format!("{since:.0}")),
             prose(&format!("{}{said}", node.state)),
         )?;
     }

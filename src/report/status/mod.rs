@@ -15,10 +15,11 @@ mod markdown;
 mod text;
 mod words;
 
+pub use layout::cut;
 pub use lines::{Line, headline, line, line_of};
 pub use markdown::markdown;
 pub use text::{Look, text};
-pub use words::{drift, pause, words};
+pub use words::{drift, of_fleet, pause, words};
 
 /// How a fleet is.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

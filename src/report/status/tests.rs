@@ -69,6 +69,58 @@ fn twenty_nodes_in_two_pools() {
 }
 
 #[test]
+fn a_narrow_window_leaves_out_columns_and_nothing_is_wider_than_it() {
+    let wide = shown(&cluster(2, 10), 80, false);
+    let narrow = shown(&cluster(2, 10), 60, false);
+    assert!(wide.contains("  ASSIGNED"), "{wide}");
+    assert!(!narrow.contains("  ASSIGNED") && narrow.contains("  DESIRED") && narrow.contains("  ACTIVE"), "{narrow}");
+}
+
+#[test]
+fn a_node_that_was_pointed_back_is_not_said_to_be_unassigned() {
+    let a = desired([pool("a", 110, policy(1))]);
+    let Some(crate::desired::PoolTarget::Config(rendered)) = a.pools.get(&pool_name("a")).map(|pool| &pool.target)
+    else {
+        panic!("no configuration")
+    };
+    let took = on(node("n1", "a"), &rendered.source(&namespace()));
+    let said = |node: Node| {
+        let status = compared(&a, &observed([node]), Vec::new());
+        words(&status.nodes[0]).unwrap()
+    };
+    let back = Node { source: None, ..took.clone() };
+    assert_eq!(said(back.clone()), "it is pointed at local now, and has not taken that yet");
+    let unready = "its kubelet says that it cannot run pods; ";
+    let lost = said(Node { ready: Readiness::NotReady, ..back });
+    assert_eq!(lost, format!("{unready}it is pointed at local now, and has not taken that yet"));
+    let idle = said(Node { ready: Readiness::NotReady, ..node("n1", "a") });
+    assert!(idle.starts_with(&format!("{unready}the repository wants fleet-a-")), "{idle}");
+}
+
+#[test]
+fn markdown_says_what_the_text_says_of_a_rollout() {
+    let mut status = cluster(1, 3);
+    let by = "ci-runner-7_4711_00000000deadbeef".to_owned();
+    status.fleets[0].abort = Some(crate::observed::Abort {
+        by: "ada".to_owned(),
+        at: at(),
+        holder: by,
+        back: false,
+        reason: Some("wrong".to_owned()),
+    });
+    let mut out = Vec::new();
+    markdown(&mut out, &status, false).unwrap();
+    let markdown = String::from_utf8(out).unwrap();
+    assert!(markdown.starts_with("**Rollout:** of fleet, by ci"), "{markdown}");
+    assert!(
+        markdown.contains("**Stopping:** the rollout of fleet: told to by ada at 2027-01-15T08:00:00Z: wrong\n"),
+        "{markdown}"
+    );
+    assert!(markdown.contains("| desired | assigned |") && markdown.contains("| since | state |"), "{markdown}");
+    assert!(shown(&status, 200, false).contains("Stopping: the rollout of fleet: told to by ada at"));
+}
+
+#[test]
 fn fifteen_thousand_nodes_are_summed_up() {
     let status = cluster(200, 75);
     let text = shown(&status, 80, false);

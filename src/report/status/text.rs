@@ -8,13 +8,14 @@ use jiff::Timestamp;
 use super::super::count;
 use super::super::source::short;
 use super::super::style::{bad, good, heading, quiet, warning};
-use super::layout::{Cell, Column, middle, natural, table, without_domain, wrap};
-use super::{explanation, pause, words};
+use super::layout::{Cell, Column, can_fit, middle, natural, table, without_domain, wrap};
+use super::words::Told;
+use super::{explanation, of_fleet, pause, words};
 use crate::contract::ConfigSource;
 use crate::judge::Target;
 use crate::observed::Readiness;
 use crate::printable::one_line;
-use crate::status::{FleetOrders, FleetStatus, Grade, NodeStatus, PoolStatus, State};
+use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 
 /// A cluster of no more nodes shows all of them.
 const SMALL: usize = 20;
@@ -43,7 +44,15 @@ pub fn text(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Result
     if status.nodes.is_empty() && status.pools.is_empty() {
         return writeln!(out, "The cluster has no nodes.");
     }
-    let orders: Vec<String> = status.fleets.iter().flat_map(|orders| of_fleet(orders, look.width)).collect();
+    let orders: Vec<String> = status
+        .fleets
+        .iter()
+        .flat_map(of_fleet)
+        .flat_map(|Told { label, text, is_warning, .. }| {
+            let style = move |label: &str| if is_warning { warning(label) } else { heading(label) };
+            labelled(label, &one_line(&text), look.width, style)
+        })
+        .collect();
     for line in &orders {
         writeln!(out, "{line}")?;
     }
@@ -63,27 +72,6 @@ pub fn text(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Result
         writeln!(out, "{line}")?;
     }
     Ok(())
-}
-
-/// Who rolls out a fleet, and what is not known of it.
-fn of_fleet(orders: &FleetOrders, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let fleet = &orders.fleet;
-    if let Some(rollout) = &orders.rollout {
-        let since = rollout.since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
-        let text = format!("{fleet}: {} holds the lock{since}", one_line(&rollout.holder));
-        lines.extend(labelled("Rollout:", &text, width, |label| heading(label)));
-        if let Some(abort) = orders.abort.as_ref().filter(|abort| abort.holder == rollout.holder) {
-            let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let text = one_line(&format!("{fleet}: {} told it to stop at {:.0}{reason}", abort.by, abort.at));
-            lines.extend(labelled("Stopping:", &text, width, |label| warning(label)));
-        }
-    }
-    if let Some(unknown) = &orders.unknown {
-        let text = format!("{fleet}: whether a rollout runs and what is paused is not known: {}", one_line(unknown));
-        lines.extend(labelled("Note:", &text, width, |label| warning(label)));
-    }
-    lines
 }
 
 fn labelled(label: &str, text: &str, width: usize, style: impl Fn(&str) -> String) -> Vec<String> {
@@ -237,7 +225,11 @@ fn columns(nodes: &[NodeStatus], at: Timestamp, width: usize) -> Vec<Column> {
         return whole;
     }
     let hashes = wide(nodes, at, brief);
-    if natural(&hashes) <= width { hashes } else { narrow(nodes, at) }
+    if natural(&hashes) <= width {
+        return hashes;
+    }
+    let assigned = narrow(nodes, at, true);
+    if can_fit(&assigned, width) { assigned } else { narrow(nodes, at, false) }
 }
 
 /// Whether nodes are compared with a repository.
@@ -274,8 +266,8 @@ fn wide(nodes: &[NodeStatus], at: Timestamp, name: Name) -> Vec<Column> {
     columns
 }
 
-/// What matters most. ConfigMaps of the node's own pool are named by the hash at the end of their names.
-fn narrow(nodes: &[NodeStatus], at: Timestamp) -> Vec<Column> {
+/// What matters most, with what nodes are assigned where there is room for that. ConfigMaps of the node's own pool are named by the hash at the end of their names.
+fn narrow(nodes: &[NodeStatus], at: Timestamp, with_assigned: bool) -> Vec<Column> {
     let names = without_domain(nodes.iter().map(|node| node.node.to_string()).collect());
     let mut columns = vec![
         // Its name is what one needs to look at a node.
@@ -289,9 +281,11 @@ fn narrow(nodes: &[NodeStatus], at: Timestamp) -> Vec<Column> {
         let wants = each(nodes, |node| desired(node, |source| brief(node, source)).into());
         columns.push(Column::new("DESIRED", wants).cut());
     }
-    let assigned = each(nodes, |node| brief(node, node.assigned.as_ref()).into());
     let active = each(nodes, |node| brief(node, node.active.as_ref()).into());
-    columns.push(Column::new("ASSIGNED", assigned).cut());
+    if with_assigned {
+        let assigned = each(nodes, |node| brief(node, node.assigned.as_ref()).into());
+        columns.push(Column::new("ASSIGNED", assigned).cut());
+    }
     columns.push(Column::new("ACTIVE", active).cut());
     columns
 }
@@ -317,10 +311,10 @@ fn brief(node: &NodeStatus, source: Option<&ConfigSource>) -> String {
     }
 }
 
-/// How long ago something was: `40s`, `12m`, `5h`, `3d`.
+/// How long ago something was: `40s`, `12m`, `5h`, `3d`. `-` where that is not known, or the clock that says it is ahead.
 fn age(since: Option<Timestamp>, at: Timestamp) -> String {
-    let Some(since) = since else { return "-".to_owned() };
-    let seconds = at.duration_since(since).as_secs().max(0);
+    let Some(since) = since.filter(|since| *since <= at) else { return "-".to_owned() };
+    let seconds = at.duration_since(since).as_secs();
     match (seconds / 86_400, seconds / 3600, seconds / 60) {
         (0, 0, 0) => format!("{seconds}s"),
         (0, 0, minutes) => format!("{minutes}m"),
@@ -329,7 +323,7 @@ fn age(since: Option<Timestamp>, at: Timestamp) -> String {
     }
 }
 
-/// The last line: whether all is well, and all nodes in numbers.
+/// The last line: whether all is well, and all nodes in numbers: first those that are not as they shall be, then the rest.
 pub(super) fn closing(status: &FleetStatus) -> (&'static str, String) {
     let total = count(status.nodes.len(), "node");
     let of = if status.compared.is_some() { "the repository says" } else { "it points at" };
@@ -338,6 +332,28 @@ pub(super) fn closing(status: &FleetStatus) -> (&'static str, String) {
         _ if status.nodes.is_empty() => ("Converged:", "no nodes.".to_owned()),
         State::Converged => ("Converged:", format!("{total}, each runs what {of}.")),
         _ if worst.is_settled() => ("Converged:", format!("{total}: {}.", in_numbers(&status.states))),
-        _ => ("Not converged:", format!("{total}: {}.", in_numbers(&status.states))),
+        _ => {
+            let (rest, amiss): (BTreeMap<_, _>, BTreeMap<_, _>) = status
+                .states
+                .iter()
+                .map(|(state, number)| (*state, *number))
+                .partition(|(state, _)| state.is_settled());
+            let rest_in_numbers = if rest.is_empty() { String::new() } else { format!("; {}", in_numbers(&rest)) };
+            let number: usize = amiss.values().sum();
+            ("Not converged:", format!("{number} of {total}: {}{rest_in_numbers}.", in_numbers(&amiss)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_known_or_not() {
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let ago = |seconds| age(Some(at - jiff::SignedDuration::from_secs(seconds)), at);
+        assert_eq!([0, 59, 60, 7200, 200_000].map(ago), ["0s", "59s", "1m", "2h", "2d"]);
+        assert_eq!((ago(-5), age(None, at)), ("-".to_owned(), "-".to_owned()));
     }
 }

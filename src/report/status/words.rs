@@ -1,18 +1,16 @@
 //! What there is to say of a node or a pool, in words.
 
 use super::super::source::short;
-use crate::judge::{Target, Verdict};
+use crate::contract::ConfigSource;
+use crate::judge::{Target, Verdict, Waiting};
 use crate::observed::Readiness;
 use crate::plan::Owner;
-use crate::status::{Drift, NodeStatus, Paused, State};
+use crate::status::{Drift, FleetOrders, NodeStatus, Paused, State};
 
 /// What is the matter with a node, in a sentence without its name; nothing where the state says it all.
 #[must_use]
 pub fn words(node: &NodeStatus) -> Option<String> {
-    let wants = || match &node.desired {
-        Some(Target::Source(source)) => short(Some(source)),
-        Some(Target::Local) | None => "its local configuration".to_owned(),
-    };
+    let wants = || wants(node);
     let error = || node.error.clone().unwrap_or_default();
     Some(match node.state {
         State::Converged | State::Deleting | State::Unpooled => return None,
@@ -24,23 +22,78 @@ pub fn words(node: &NodeStatus) -> Option<String> {
             };
             match &node.verdict {
                 Verdict::Converged => ready.to_owned(),
-                verdict => format!("{ready}; {}", progress(verdict)),
+                _ => format!("{ready}; {}", progress(node)),
             }
         }
         State::Blocked => node.blocked.as_ref()?.to_string(),
         State::Drifted => drift(node.drift.as_ref()?),
-        State::OnTheWay => progress(&node.verdict),
+        State::OnTheWay => progress(node),
         State::Behind => format!("the repository wants {}: a sync will move it", wants()),
         State::Paused => format!("the repository wants {}; its pool is paused", wants()),
     })
 }
 
-fn progress(verdict: &Verdict) -> String {
-    match verdict {
+fn wants(node: &NodeStatus) -> String {
+    match &node.desired {
+        Some(Target::Source(source)) => short(Some(source)),
+        Some(Target::Local) | None => "its local configuration".to_owned(),
+    }
+}
+
+/// How far a node is. Where it points elsewhere than it shall, that comes first: it is what happens next.
+fn progress(node: &NodeStatus) -> String {
+    let aim = node.wanted.as_ref();
+    let is_aim = |source: Option<&ConfigSource>| match (aim, source) {
+        (Some(aim), Some(source)) => source.names_same(aim),
+        (aim, source) => aim.is_none() && source.is_none(),
+    };
+    match &node.verdict {
+        Verdict::Waiting(Waiting::NotAssigned) if !is_aim(node.assigned.as_ref()) => {
+            format!("it is pointed at {} now, and has not taken that yet", short(aim))
+        }
+        Verdict::Waiting(Waiting::NotAssigned) if !is_aim(node.active.as_ref()) => {
+            format!("it is pointed at {} now, and does not run that yet", short(aim))
+        }
+        Verdict::Waiting(Waiting::NotAssigned) => format!("the repository wants {}", wants(node)),
         Verdict::Converged => "converged".to_owned(),
         Verdict::Waiting(waiting) => waiting.to_string(),
         Verdict::Failed(failure) => failure.to_string(),
     }
+}
+
+/// What there is to know of a fleet as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// What kind of thing it is, in a word.
+    pub word: &'static str,
+    /// The same as it begins a line.
+    pub label: &'static str,
+    /// What there is to know. Parts of it come from the cluster.
+    pub text: String,
+    /// Whether it is more than a fact.
+    pub is_warning: bool,
+}
+
+/// Who rolls out a fleet, whether they were told to stop, and what is not known of it.
+#[must_use]
+pub fn of_fleet(orders: &FleetOrders) -> Vec<Told> {
+    let fleet = &orders.fleet;
+    let mut told = Vec::new();
+    if let Some(rollout) = &orders.rollout {
+        let since = rollout.since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
+        let text = format!("of {fleet}, by {}{since}", rollout.holder);
+        told.push(Told { word: "rollout", label: "Rollout:", text, is_warning: false });
+        if let Some(abort) = orders.abort.as_ref().filter(|abort| abort.holder == rollout.holder) {
+            let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let text = format!("the rollout of {fleet}: told to by {} at {:.0}{reason}", abort.by, abort.at);
+            told.push(Told { word: "stopping", label: "Stopping:", text, is_warning: true });
+        }
+    }
+    if let Some(unknown) = &orders.unknown {
+        let text = format!("{fleet}: whether a rollout runs and what is paused is not known: {unknown}");
+        told.push(Told { word: "note", label: "Note:", text, is_warning: true });
+    }
+    told
 }
 
 /// What somebody has changed, and the way out.

@@ -157,6 +157,21 @@ impl Running {
         .await;
     }
 
+    /// Waits until one line that it writes has all of these.
+    pub async fn until_a_line_has(&mut self, parts: &[&str]) {
+        let has = |written: &str| written.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        until(&format!("it writes a line with {parts:?}"), async || {
+            let written = self.out.text();
+            if let Some(status) = self.child.try_wait().unwrap()
+                && !has(&written)
+            {
+                panic!("ended ({status}) without a line with {parts:?}\n{written}\n{}", self.err.text());
+            }
+            has(&written)
+        })
+        .await;
+    }
+
     /// Sends SIGINT, as Ctrl-C does.
     pub fn interrupt(&self) {
         let script = format!("kill -INT {}", self.child.id());
