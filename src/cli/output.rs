@@ -48,7 +48,7 @@ impl Output {
             Self::Html => {
                 return Err(Failure::usage(
                     "html is a page about nodes, in a file of its own",
-                    "`nodecfg sync`, `verify` and `status` write it with --report FILE.html",
+                    "`nodecfg sync`, `rollback`, `verify` and `status` write it with --report FILE.html",
                 ));
             }
         })

@@ -9,11 +9,14 @@ scenarios! {
         history_lists_revisions_with_their_nodes,
         a_rollback_is_a_sync_of_one_pool_and_stays,
         a_rollback_minds_no_other_pool,
+        a_rollback_works_while_head_is_broken,
+        a_rollback_goes_where_nodes_have_been,
         a_rollback_that_cannot_be_says_why_and_writes_nothing,
         nodes_are_reset_within_the_budget,
         a_reset_with_a_repository_keeps_to_its_pools,
         a_reset_of_what_is_not_there_writes_nothing,
         what_nothing_refers_to_is_pruned,
+        what_the_repository_asks_for_is_not_pruned,
         a_prune_without_a_terminal_wants_a_word,
     }
     Sandbox {
@@ -282,5 +285,102 @@ async fn what_was_made_anew_is_not_deleted(start: Start) {
     let before = config_maps(&cluster).await;
     call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(6).says("somebody holds the lock");
     assert_eq!(config_maps(&cluster).await, before);
+    cluster.down().await;
+}
+
+async fn a_rollback_works_while_head_is_broken(start: Start) {
+    let cluster = start.pool("a", 2).pool("b", 1).up().await;
+    let repository = Repository::of_pool("registryPullQPS: 6", "{maxUnavailable: 100%}");
+    repository.pool("b", "registryPullQPS: 8");
+    let first = repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0);
+    let old = common(&cluster, "a").await;
+    let second = repository.change("a", "registryPullQPS: 7");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let new = common(&cluster, "a").await;
+    let others = wish(&cluster, "b-1").await;
+    let rollback =
+        async |to: &str| call(&cluster, &["rollback", "a", path(&repository), "--to", to, "--no-pause"]).await.exits(0);
+
+    // Another pool, then the very pool, cannot be put together.
+    repository.write("pools/b/kubelet.yaml", "nonsense: [");
+    repository.commit();
+    rollback(&first).await.says("HEAD is invalid");
+    assert_eq!(common(&cluster, "a").await, old);
+    repository.write("pools/a/kubelet.yaml", "nonsense: [");
+    repository.commit();
+    rollback(&second).await;
+    assert_eq!(common(&cluster, "a").await, new);
+    // Another pool does not say which nodes it selects, and a node is there that may be its.
+    repository.write("pools/b/pool.yaml", "nonsense: [");
+    repository.commit();
+    rollback(&first)
+        .await
+        .says("HEAD does not say which nodes")
+        .says("Only nodes on ConfigMaps of pool a are touched: 2 nodes");
+    assert_eq!(common(&cluster, "a").await, old);
+    // Nor does the pool itself.
+    repository.write("pools/a/pool.yaml", "nonsense: [");
+    repository.commit();
+    rollback(&second).await.says("pools/a/pool.yaml cannot be read at HEAD");
+    assert_eq!(common(&cluster, "a").await, new);
+    assert_eq!(wish(&cluster, "b-1").await, others, "no other pool is touched");
+
+    // No node is known to be the pool's; and nothing is known once the fleet's file is broken.
+    call(&cluster, &["reset", "--pool", "a", "--yes"]).await.exits(0);
+    let before = cluster.written().await;
+    let refused = call(&cluster, &["rollback", "a", path(&repository), "--to", &first]).await.exits(2);
+    refused.says("it is open which nodes are of pool a").says("--rev");
+    repository.write("nodecfg.yaml", "nonsense: [");
+    repository.commit();
+    call(&cluster, &["rollback", "a", path(&repository), "--to", &first]).await.exits(3);
+    assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}
+
+async fn a_rollback_goes_where_nodes_have_been(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = repository();
+    let never = repository.change("a", "maxPods: 109");
+    repository.change("a", "maxPods: 111");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let first = common(&cluster, "a").await;
+    let run = call(&cluster, &["rollback", "a", path(&repository)]).await.exits(2);
+    run.says("is known to have run").says(&format!("--to {}", &never[..10]));
+    repository.change("a", "maxPods: 112");
+    repository.change("a", "maxPods: 113");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let run = call(&cluster, &["rollback", "a", path(&repository), "--no-pause"]).await.exits(0);
+    run.says("pool a back to ");
+    assert_eq!(common(&cluster, "a").await, first);
+    // Nothing to say to people is a document for programs.
+    let same = call(&cluster, &["rollback", "a", path(&repository), "--to", "HEAD", "--dry-run", "-o", "json"]).await;
+    assert_eq!(same.exits(0).json()["kind"], json!("Diff"));
+    let same = call(&cluster, &["rollback", "a", path(&repository), "--to", "HEAD", "-o", "json"]).await.exits(0);
+    assert!(!same.json_lines().is_empty());
+    assert_eq!(common(&cluster, "a").await, first, "HEAD is not rolled out by the way");
+    cluster.down().await;
+}
+
+async fn what_the_repository_asks_for_is_not_pruned(start: Start) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = repository();
+    let mut names = Vec::new();
+    for pods in [110, 111, 112, 113] {
+        repository.change("a", &format!("maxPods: {pods}"));
+        cluster.sync(&repository, &[]).await.exits(0);
+        names.push(common(&cluster, "a").await.unwrap());
+    }
+    // A revert: what is wanted is the oldest there is.
+    repository.change("a", "maxPods: 110");
+    let document = call(&cluster, &["prune", "--keep", "9", "--yes", "-o", "json"]).await.exits(0).json();
+    assert_eq!(document["dryRun"], json!(false));
+    let run = call(&cluster, &["prune", path(&repository), "--keep", "1", "--yes", "--quiet"]).await.exits(0);
+    run.says("asked for by the repository").never_says("fleet test");
+    assert!(config_maps(&cluster).await.contains(&names[0]));
+    let run = call(&cluster, &["prune", path(&repository), "--fleet", "other", "--yes"]).await.exits(2);
+    run.says("the repository is of fleet test");
+    let run = call(&cluster, &["reset", "--all", "--yes", "--quiet"]).await.exits(0);
+    run.never_says("The next sync").never_says("back to local");
     cluster.down().await;
 }
