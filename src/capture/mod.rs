@@ -14,8 +14,8 @@ mod words;
 pub use agreement::{Common, Difference, Share, common};
 pub use lean::without_defaults;
 pub use pools::{Group, Picks, sort};
-pub use starter::{Runs, Start, StarterPool, empty_start, start};
-pub use taken::{LeftOut, Taken, Withheld, to_yaml};
+pub use starter::{Runs, Start, StarterPool, empty_start, start, without_secrets};
+pub use taken::{LeftOut, Taken, Withheld, secret_fields, to_yaml};
 pub use words::{comments, names, remarks, say_the_same, wrapped};
 
 /// A `kubelet.yaml` with these configurations in common, and what is to know of it in comments. `None` for one that is beyond

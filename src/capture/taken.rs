@@ -99,6 +99,25 @@ impl Taken {
     }
 }
 
+/// The fields of a text in which secrets may stand: as values, or in what is only a comment.
+#[must_use]
+pub fn secret_fields(text: &str) -> Vec<&'static str> {
+    let content = Document::parse("configuration", text).document.map(|document| document.to_json());
+    let fields = content.as_ref().and_then(Json::as_object);
+    let in_words = !secrets::lines(text).is_empty();
+    let lower = text.to_ascii_lowercase();
+    let held = |name: &str| {
+        let same = |(field, value): (&String, &Json)| field.eq_ignore_ascii_case(name) && is_secret(field, value);
+        fields.is_some_and(|fields| fields.iter().any(same)) || (in_words && lower.contains(&name.to_ascii_lowercase()))
+    };
+    // Where the one is named, the other's name is found in it.
+    let mut found: Vec<&'static str> = secrets::SECRET.into_iter().filter(|name| held(name)).collect();
+    if found.is_empty() && held(secrets::URL) {
+        found.push(secrets::URL);
+    }
+    found
+}
+
 fn is_secret(field: &str, value: &Json) -> bool {
     let text = value.as_str().unwrap_or_default();
     secrets::is_secret(field) || secrets::shown(field, text) != text
@@ -161,6 +180,26 @@ mod tests {
         assert_eq!(taken.configuration["evictionHard"], json!({}));
         assert_eq!(taken.configuration["enforceNodeAllocatable"], json!([]));
         assert_eq!(taken.configuration.get("clusterDNS"), None);
+    }
+
+    #[test]
+    fn texts_with_secrets_are_known_by_value_and_by_word() {
+        for (text, fields) in [
+            ("staticPodURLHeader:\n  X-Token: [s3cr3t]\n", &["staticPodURLHeader"][..]),
+            ("\"static\\x50odURLHeader\": {X-Token: [s3cr3t]}\n", &["staticPodURLHeader"]),
+            ("maxPods: 1\n# staticPodURLHeader: {X-Token: [s3cr3t]}\n", &["staticPodURLHeader"]),
+            ("staticPodURL:\n  https://u:p@host/pods\n", &["staticPodURL"]),
+            ("staticPodURL: https://host/pods\n", &[]),
+            ("maxPods: 1\n", &[]),
+        ] {
+            assert_eq!(secret_fields(text), fields, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_deep_for_a_file_is_in_none() {
+        let deep = (0..100).fold(json!(1), |inner, _| json!({"a": inner}));
+        assert_eq!(to_yaml(json!({"maxPods": 1, "evictionHard": deep}).as_object().unwrap()), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::capture::take;
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::{Exit, Failure, Terminal};
-use crate::capture::{Group, Runs, Start, StarterPool, common, empty_start, sort, start};
+use crate::capture::{Group, Runs, Start, StarterPool, common, empty_start, sort, start, without_secrets};
 use crate::cluster::observe::observe;
 use crate::cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
 use crate::contract::ConfigSource;
@@ -180,6 +180,7 @@ impl Args {
     ) -> StarterPool {
         let nodes: Vec<&Node> = group.nodes.iter().filter_map(|name| observed.nodes.get(name)).collect();
         let (runs, doubts) = runs(&nodes, observed);
+        let (runs, doubts) = without_secrets(runs, doubts);
         let mut pool = StarterPool { group: group.clone(), runs, doubts, captured: None };
         if pool.runs == Runs::Local && self.capture > 0 {
             let mut local: Vec<Node> =
