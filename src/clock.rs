@@ -51,6 +51,16 @@ impl Pace {
         self.origin.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 
+    /// What clocks outside show at this moment of its time: others compare what is written with theirs.
+    #[must_use]
+    pub fn outside(&self, moment: Timestamp) -> Timestamp {
+        if self.speed == 1.0 {
+            return moment;
+        }
+        let passed = SignedDuration::try_from_secs_f64(moment.duration_since(self.origin).as_secs_f64() / self.speed);
+        passed.ok().and_then(|passed| self.origin.checked_add(passed).ok()).unwrap_or(moment)
+    }
+
     /// How long really to wait for this much of its time.
     #[must_use]
     pub fn real_duration(&self, duration: Duration) -> Duration {
@@ -76,6 +86,9 @@ mod tests {
         assert_eq!(pace.until(pace.now() - SignedDuration::from_secs(1)), Duration::ZERO);
         let ahead = pace.until(pace.now() + SignedDuration::from_secs(100));
         assert!(ahead <= Duration::from_secs(10) && ahead > Duration::from_secs(8), "{ahead:?}");
+        let hour = pace.origin + SignedDuration::from_hours(1);
+        assert_eq!(pace.outside(hour), pace.origin + SignedDuration::from_mins(6));
+        assert_eq!(Pace::real().outside(hour), hour);
         assert_eq!(Pace::times(0.0).real_duration(Duration::from_secs(1)), Duration::from_secs(1));
     }
 }

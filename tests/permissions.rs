@@ -266,6 +266,9 @@ const READING: &[Step] = &[
 /// Deletes what is left of an earlier rollout, while somebody else lets go of it.
 const PRUNING: &[Step] = &[("as-admin sync", OK), ("as-admin reset --all --yes", OK), ("prune --keep 1 --yes", OK)];
 
+/// Asks kubelets what they run: some by name, and those of a pool.
+const CAPTURING: &[Step] = &[("capture general-1", OK), ("capture --pool general", OK)];
+
 /// What one command brought.
 #[derive(Debug)]
 struct Said {
@@ -440,6 +443,11 @@ async fn no_right_of_a_pruner_is_for_nothing_where_nodes_carry_assignments() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_pruner_is_for_nothing_where_node_configs_do() {
     nothing_can_be_left_out(Character::V1_36, install::pruner(), PRUNING, 6).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_right_of_who_captures_is_for_nothing() {
+    nothing_can_be_left_out(Character::V1_36, install::capture(), CAPTURING, 3).await;
 }
 
 #[test]

@@ -19,6 +19,7 @@ use super::state::Phase;
 use crate::clock::{self, Pace};
 use crate::cluster::{AgentClient, ClusterError};
 use crate::contract::ConfigMapSource;
+use crate::nodeconfig::NodeConfigStatus;
 use crate::observed::KubeletVersion;
 
 /// The shortest wait for a moment, so that a moment that has passed already is no endless loop.
@@ -246,14 +247,17 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
                 );
                 Answer::Probed(Health { kubelet, node })
             }),
-            Outward::Report(status) => Box::pin(async move {
-                let result = client.report(&status).await.map_err(|error| error.to_string());
-                match &result {
-                    Ok(()) => tracing::debug!("the status was written"),
-                    Err(error) => tracing::warn!("the status was not written: {error}"),
-                }
-                Answer::Reported(result)
-            }),
+            Outward::Report(status) => {
+                let status = self.as_seen_outside(*status);
+                Box::pin(async move {
+                    let result = client.report(&status).await.map_err(|error| error.to_string());
+                    match &result {
+                        Ok(()) => tracing::debug!("the status was written"),
+                        Err(error) => tracing::warn!("the status was not written: {error}"),
+                    }
+                    Answer::Reported(result)
+                })
+            }
             Outward::Announce(announcement) => {
                 let Announcement { reason, message, warning } = &announcement;
                 if *warning {
@@ -261,13 +265,23 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
                 } else {
                     tracing::info!(reason, "{message}");
                 }
-                let at = self.options.pace.now();
+                let at = self.options.pace.outside(self.options.pace.now());
                 Box::pin(async move {
                     client.announce(&announcement, at).await;
                     Answer::Nothing
                 })
             }
         }
+    }
+
+    /// A status with the moment that clocks outside show: at another pace the agent's own would be one to come.
+    fn as_seen_outside(&self, mut status: NodeConfigStatus) -> NodeConfigStatus {
+        if let Some(agent) = &mut status.agent
+            && let Ok(heard) = agent.heard_at.parse::<Timestamp>()
+        {
+            agent.heard_at = format!("{:.0}", self.options.pace.outside(heard));
+        }
+        status
     }
 
     /// Completes when the keeper wants to be woken.

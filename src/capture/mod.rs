@@ -1,12 +1,13 @@
 //! What nodes run, as files of a repository: the answer of a kubelet's `configz` as a KubeletConfiguration (`taken.rs`), the
-//! same without defaults (`lean.rs`), those of several nodes compared (`shared.rs`, `words.rs`), and the nodes of a cluster
-//! sorted into the pools of a repository that changes none of them (`pools.rs`, `starter.rs`).
+//! same without defaults (`lean.rs`), those of several nodes compared (`agreement.rs`, `words.rs`), and the nodes of a
+//! cluster sorted into the pools of a repository that changes none of them (`pools.rs`, `starter.rs`, `settled.rs`).
 //!
 //! Pure: values in, values out. What must not be in here: a client, a file, the clock.
 
 mod agreement;
 mod lean;
 mod pools;
+mod settled;
 mod starter;
 mod taken;
 mod words;
@@ -14,8 +15,9 @@ mod words;
 pub use agreement::{Common, Difference, Share, common};
 pub use lean::without_defaults;
 pub use pools::{Group, Picks, sort};
-pub use starter::{Runs, Start, StarterPool, empty_start, start, without_secrets};
-pub use taken::{LeftOut, Taken, Withheld, secret_fields, to_yaml};
+pub use settled::{Draft, Unsettled, runs, settled};
+pub use starter::{Runs, Start, StarterPool, captured_pool, empty_start, start};
+pub use taken::{LeftOut, Taken, Withheld, to_yaml};
 pub use words::{comments, names, remarks, say_the_same, wrapped};
 
 /// A `kubelet.yaml` with these configurations in common, and what is to know of it in comments. `None` for one that is beyond

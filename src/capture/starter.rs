@@ -11,7 +11,7 @@ use super::pools::{Group, Picks};
 use super::taken::secret_fields;
 use super::words::{comments, say_the_same, wrapped};
 use super::{kubelet_file, names};
-use crate::desired::FLEET_FILE;
+use crate::desired::{FLEET_FILE, POOL_LABEL};
 use crate::document::canonical_text;
 use crate::names::{FleetName, NamespaceName, PoolName};
 
@@ -55,7 +55,7 @@ const LOCAL: &str = r"  kubelet:
 /// What is written of nodes whose ConfigMap may hold secrets: nothing, and why. Left to itself, such a pool is paused, and its
 /// nodes keep what they run.
 #[must_use]
-pub fn without_secrets(runs: Runs, mut doubts: Vec<String>) -> (Runs, Vec<String>) {
+pub(super) fn without_secrets(runs: Runs, mut doubts: Vec<String>) -> (Runs, Vec<String>) {
     let Runs::Content(text) = &runs else { return (runs, doubts) };
     let fields = secret_fields(text);
     if fields.is_empty() {
@@ -107,31 +107,53 @@ fn fleet_file(fleet: &FleetName, namespace: Option<&NamespaceName>) -> String {
     )
 }
 
+/// A pool.yaml with these lines in its spec.
+fn pool_yaml(name: &PoolName, spec: &str) -> String {
+    let spec = if spec.is_empty() { "spec: {}\n".to_owned() } else { format!("spec:\n{spec}") };
+    format!("{POOL}  name: {name}\n{spec}")
+}
+
 fn pool_file(pool: &StarterPool) -> String {
-    let bare = pool_text(pool, false);
-    let told = pool_text(pool, true);
+    let bare = pool_text(pool, &[]);
+    let told = pool_text(pool, &pool.doubts);
     // What is told of a pool is in the words of nodes and ConfigMaps, too, and may say nothing in the file.
     if say_the_same(&told, &bare) { told } else { bare }
 }
 
-fn pool_text(pool: &StarterPool, told: bool) -> String {
-    let mut text = format!("{POOL}  name: {}\nspec:\n{}", pool.group.name, selector(&pool.group.picks));
+fn pool_text(pool: &StarterPool, told: &[String]) -> String {
+    let mut spec = selector(&pool.group.picks);
     if pool.runs == Runs::Local {
-        text.push_str(LOCAL);
+        spec.push_str(LOCAL);
     }
     if !pool.doubts.is_empty() {
-        text.push_str("  rollout:\n");
-        for doubt in pool.doubts.iter().filter(|_| told) {
-            for line in comments(&wrapped(doubt, 74, 0)).lines() {
-                text.push_str(&format!("    {line}\n"));
-            }
-        }
-        text.push_str("    # Nothing is done to them until this line is removed.\n    paused: true\n");
+        spec.push_str(&paused(told));
     }
-    if text.ends_with("spec:\n") {
-        text = format!("{}spec: {{}}\n", text.trim_end_matches("spec:\n"));
-    }
-    text
+    pool_yaml(&pool.group.name, &spec)
+}
+
+/// The pause of a pool, with the reasons.
+fn paused(reasons: &[String]) -> String {
+    let reasons: String = reasons.iter().map(|reason| indented(reason, 4)).collect();
+    format!("  rollout:\n{reasons}    # Nothing is done to them until this line is removed.\n    paused: true\n")
+}
+
+/// A comment at this depth.
+fn indented(text: &str, depth: usize) -> String {
+    let room = 78_usize.saturating_sub(depth);
+    let lines = comments(&wrapped(text, room, 0));
+    lines.lines().map(|line| format!("{}{line}\n", " ".repeat(depth))).collect()
+}
+
+/// The pool.yaml of a pool whose configuration was captured: nothing is done to it before somebody says so. `elsewhere`: the nodes
+/// that were asked may be others than those that are labelled with its name.
+#[must_use]
+pub fn captured_pool(name: &PoolName, elsewhere: bool) -> String {
+    let note = if elsewhere { "Which nodes these are, say in spec.nodeSelector; without it," } else { "These are" };
+    let which = indented(&format!("{note} those labelled {POOL_LABEL}={name}."), 2);
+    pool_yaml(
+        name,
+        &format!("{which}{}", paused(&["What nodes run was captured, and nobody has looked at it.".to_owned()])),
+    )
 }
 
 fn selector(picks: &Picks) -> String {
@@ -156,11 +178,15 @@ fn selector(picks: &Picks) -> String {
 #[must_use]
 pub fn empty_start(fleet: &FleetName) -> Start {
     const NAME: &str = "general";
-    let pool = format!(
-        "{POOL}  name: {NAME}\nspec:\n  # Which nodes; those labelled nodecfg.dev/pool={NAME} where this is left out.\n  \
-         nodeSelector:\n    matchLabels:\n      nodecfg.dev/pool: {NAME}\n  rollout:\n    maxUnavailable: 10%\n    \
-         # The worst that a change may do to running pods.\n    allowDisruption: restart\n"
-    );
+    const SPEC: &str = "  # Which nodes; those labelled nodecfg.dev/pool=general where this is left out.
+  nodeSelector:
+    matchLabels:
+      nodecfg.dev/pool: general
+  rollout:
+    maxUnavailable: 10%
+    # The worst that a change may do to running pods.
+    allowDisruption: restart
+";
     let kubelet = "\
 # The whole KubeletConfiguration of the pool: what is not in here takes the
 # kubelet's own default, not what the node was provisioned with. To begin with what
@@ -178,6 +204,7 @@ rotateCertificates: true
 staticPodPath: /etc/kubernetes/manifests
 ";
     let general = PoolName::new(NAME).ok();
+    let pool = general.as_ref().map(|name| pool_yaml(name, SPEC)).unwrap_or_default();
     let files = [
         (FLEET_FILE.to_owned(), fleet_file(fleet, None)),
         ("README.md".to_owned(), readme(general.iter())),
@@ -275,6 +302,22 @@ mod tests {
         let labels =
             |value: Option<&str>| value.map(|value| ("x.io/pool".to_owned(), value.to_owned())).into_iter().collect();
         assert_eq!([Some(""), Some("y"), None].map(|value| selector.matches(&labels(value))), [true, false, false]);
+    }
+
+    #[test]
+    fn a_pool_that_was_captured_is_paused_and_says_which_nodes_are_its() {
+        let name = PoolName::new("gpu").unwrap();
+        let mut start = empty_start(&FleetName::new("default").unwrap());
+        let kubelet = start.files["pools/general/kubelet.yaml"].clone();
+        for (elsewhere, says) in [(false, "# These are those labelled"), (true, "say in spec.nodeSelector")] {
+            let text = captured_pool(&name, elsewhere);
+            assert!(text.contains(says) && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            start.files.insert("pools/gpu/pool.yaml".to_owned(), text);
+            start.files.insert("pools/gpu/kubelet.yaml".to_owned(), kubelet.clone());
+            let pool = &built(&start).pools[&name];
+            assert!(pool.policy.paused);
+            assert_eq!(pool.selector.to_string(), "nodecfg.dev/pool=gpu");
+        }
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Taken {
 
 /// The fields of a text in which secrets may stand: as values, or in what is only a comment.
 #[must_use]
-pub fn secret_fields(text: &str) -> Vec<&'static str> {
+pub(super) fn secret_fields(text: &str) -> Vec<&'static str> {
     let content = Document::parse("configuration", text).document.map(|document| document.to_json());
     let fields = content.as_ref().and_then(Json::as_object);
     let in_words = !secrets::lines(text).is_empty();
@@ -139,7 +139,12 @@ fn without_empty_structs(map: &mut Map<String, Json>, parent: &str) {
 #[must_use]
 pub fn to_yaml(configuration: &Map<String, Json>) -> Option<String> {
     let text = serde_json::to_string(configuration).ok()?;
-    let meant = Document::parse("configz", &text).document?.canonical();
+    let parsed = Document::parse("configz", &text);
+    // Of what is nested too deep, the rest would be left.
+    if parsed.findings.iter().any(|finding| finding.code == "too-deep") {
+        return None;
+    }
+    let meant = parsed.document?.canonical();
     let read = Document::parse("kubelet.yaml", &meant).document?.canonical();
     (read == meant).then_some(meant)
 }

@@ -38,7 +38,7 @@ impl Against {
 
     /// Compares it with the revision under review.
     pub(super) fn compare(&self, to: &Side, loaded: &Loaded) -> Review {
-        let Draft { desired, errors } = &self.draft;
+        let Draft { desired, errors, .. } = &self.draft;
         let base = Base { side: &self.side, desired: desired.as_ref(), snapshot: &self.snapshot, errors };
         compare(&base, &Head { side: to, desired: &loaded.desired, snapshot: &loaded.snapshot })
     }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::cluster_args::{ClusterArgs, label_keys};
 use super::repository_args::RepositoryArgs;
 use super::{Exit, Failure, Terminal};
-use crate::capture::{Common, Taken, common, kubelet_file, names, remarks, to_yaml, without_defaults, wrapped};
+use crate::capture::{Common, Taken, captured_pool, common, kubelet_file, names, remarks, to_yaml, without_defaults};
 use crate::cluster::{ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
-use crate::desired::POOL_LABEL;
+use crate::desired::{LabelSelector, POOL_LABEL, parse_selector};
 use crate::kubelet::Minor;
 use crate::names::{NodeName, PoolName};
 use crate::observed::{Node, Readiness};
@@ -34,8 +34,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "POOL", conflicts_with_all = ["nodes", "selector"])]
     pool: Option<PoolName>,
     /// Ask nodes with these labels, as kubectl selects them.
-    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "nodes")]
-    selector: Option<String>,
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector, conflicts_with = "nodes")]
+    selector: Option<LabelSelector>,
     /// The repository whose pools are meant.
     #[arg(long, value_name = "REPO", requires = "pool")]
     repo: Option<PathBuf>,
@@ -222,7 +222,7 @@ impl Args {
             return self.some_of(nodes, "", "");
         }
         if let Some(selector) = &self.selector {
-            let nodes = reader.nodes_labelled(selector).await?;
+            let nodes = reader.nodes_labelled(&selector.to_string()).await?;
             return self.some_of(
                 nodes,
                 &format!("no node has the labels {selector}"),
@@ -305,7 +305,7 @@ fn write(folder: &Path, pool: &PoolName, text: String, named: bool) -> Result<Ve
     std::fs::create_dir_all(&of_pool).map_err(|error| cannot(&of_pool, error))?;
     let mut files = vec![("kubelet.yaml", text)];
     if !of_pool.join("pool.yaml").exists() {
-        files.insert(0, ("pool.yaml", paused_pool(pool, named)));
+        files.insert(0, ("pool.yaml", captured_pool(pool, named)));
     }
     let mut written = Vec::new();
     for (name, text) in files {
@@ -314,15 +314,4 @@ fn write(folder: &Path, pool: &PoolName, text: String, named: bool) -> Result<Ve
         written.push(path.display().to_string());
     }
     Ok(written)
-}
-
-/// A pool that nothing is done to before somebody says so.
-fn paused_pool(pool: &PoolName, named: bool) -> String {
-    let note = if named { "Which nodes these are, say in spec.nodeSelector; without it," } else { "These are" };
-    let lines = wrapped(&format!("{note} those labelled {POOL_LABEL}={pool}."), 76, 0);
-    let note: String = lines.iter().map(|line| format!("  # {line}\n")).collect();
-    format!(
-        "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata:\n  name: {pool}\nspec:\n{note}  rollout:\n    \
-         # Captured, and not rolled out until this line is removed.\n    paused: true\n"
-    )
 }

@@ -1,6 +1,6 @@
 //! Asks on a terminal before something is done that is not easily undone.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io::{self, BufRead as _, IsTerminal as _, Write};
 
 use super::{Failure, Terminal};
 
@@ -29,23 +29,42 @@ impl ConfirmArgs {
         ))
     }
 
-    /// Asks. Everything but yes is no.
-    pub(super) async fn ask(self, question: &str, terminal: &mut Terminal) -> Result<(), Failure> {
+    /// Asks, and answers whether it shall be done. Everything but yes is no.
+    pub(super) async fn ask(self, question: &str, terminal: &mut Terminal) -> Result<bool, Failure> {
         if self.yes {
-            return Ok(());
+            return Ok(true);
         }
         terminal.out.flush()?;
         write!(terminal.err, "\n{question} [y/N] ")?;
         terminal.err.flush()?;
+        let mut line = OpenLine { out: &mut *terminal.err, open: true };
         let reading = tokio::task::spawn_blocking(|| {
             let mut line = String::new();
             io::stdin().lock().read_line(&mut line).map(|_| line)
         });
         let answer = reading.await.map_err(io::Error::other)??;
-        if is_yes(&answer) {
-            return Ok(());
+        // Whoever answers ends the line, unless by the end of the input.
+        line.open = !answer.ends_with('\n');
+        drop(line);
+        let yes = is_yes(&answer);
+        if !yes {
+            writeln!(terminal.aside(), "Not confirmed; nothing was changed.")?;
         }
-        Err(Failure::usage("not confirmed; nothing was changed", "run it again and answer with y, or pass --yes"))
+        Ok(yes)
+    }
+}
+
+/// The line of the question: ended for whatever is said next when nobody answers, as with Ctrl-C.
+struct OpenLine<'a> {
+    out: &'a mut dyn Write,
+    open: bool,
+}
+
+impl Drop for OpenLine<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            let _ = writeln!(self.out);
+        }
     }
 }
 
@@ -56,6 +75,15 @@ fn is_yes(answer: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_without_an_answer_ends_its_line() {
+        for (open, text) in [(true, "sure? \n"), (false, "sure? ")] {
+            let mut out = b"sure? ".to_vec();
+            drop(OpenLine { out: &mut out, open });
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
 
     #[test]
     fn only_yes_is_yes() {

@@ -225,7 +225,7 @@ async fn asked(reader: &ClusterReader, agents: bool, namespace: &str) -> Vec<Ask
     let all = (sync.iter().map(|right| (right.clone(), Purpose::Sync)))
         .chain(only(rights::of_saved_plans(namespace), "sync --plan"))
         .chain(only(rights::of_capture(namespace), "capture"))
-        .chain(only(rights::of_prune(namespace), "prune"));
+        .chain(only(rights::of_prune(agents, namespace), "prune"));
     join_all(all.map(async |(right, purpose)| {
         let allowed = answer(reader.has(&right).await);
         AskedRight { right, purpose, allowed }

@@ -6,20 +6,15 @@ use std::path::{Path, PathBuf};
 use super::capture::take;
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::{Exit, Failure, Terminal};
-use crate::capture::{Group, Runs, Start, StarterPool, common, empty_start, sort, start, without_secrets};
+use crate::capture::{Draft, Group, Runs, Start, StarterPool, Unsettled, common, empty_start, runs, settled, sort};
 use crate::cluster::observe::observe;
 use crate::cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
-use crate::contract::ConfigSource;
-use crate::desired::{Checks, ContentHash, DEFAULT_FLEET, Desired, FLEET_FILE, Kubelets, build};
-use crate::document::Document as Tree;
-use crate::finding::{Finding, Gate, Severity};
+use crate::desired::{DEFAULT_FLEET, FLEET_FILE};
 use crate::names::{FleetName, NamespaceName, PoolName, check_label_key};
 use crate::observed::{ConfigMapKey, Node, Observed, Readiness};
-use crate::plan;
 use crate::report::document::Document;
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
 use crate::report::{self, Format, findings};
-use crate::repository::Snapshot;
 
 /// Start a repository, from the nodes of a cluster where there is one.
 ///
@@ -62,15 +57,6 @@ Examples:
 
 fn parse_key(text: &str) -> Result<String, String> {
     check_label_key(text).map(|()| text.to_owned())
-}
-
-/// A repository in the making.
-struct Draft {
-    fleet: FleetName,
-    namespace: Option<NamespaceName>,
-    label: Option<String>,
-    pools: Vec<StarterPool>,
-    remarks: Vec<String>,
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -166,7 +152,12 @@ impl Args {
             pools.push(self.pool(group, &observed, &reader, &mut remarks).await);
         }
         let mut draft = Draft { fleet, namespace, label: Some(label), pools, remarks };
-        let start = settled(&mut draft, &observed, &place)?;
+        let start = settled(&mut draft, &observed, &place).map_err(|unsettled| match unsettled {
+            Unsettled::Invalid { findings, snapshot } => Failure::Invalid { findings, snapshot },
+            Unsettled::Changing => {
+                Failure::usage("no repository was found that changes nothing", "write one by hand: docs/repository.md")
+            }
+        })?;
         Ok((draft, start))
     }
 
@@ -180,7 +171,6 @@ impl Args {
     ) -> StarterPool {
         let nodes: Vec<&Node> = group.nodes.iter().filter_map(|name| observed.nodes.get(name)).collect();
         let (runs, doubts) = runs(&nodes, observed);
-        let (runs, doubts) = without_secrets(runs, doubts);
         let mut pool = StarterPool { group: group.clone(), runs, doubts, captured: None };
         if pool.runs == Runs::Local && self.capture > 0 {
             let mut local: Vec<Node> =
@@ -275,147 +265,6 @@ impl Args {
 /// The ConfigMaps that nodes point at.
 fn contents_of_nodes(observed: &Observed) -> BTreeSet<ConfigMapKey> {
     observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?)).collect()
-}
-
-/// What one node runs, for comparison.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum OneRuns {
-    Local,
-    Content(String),
-    Lost(String),
-}
-
-/// What most nodes of a pool run, and why they are left alone when they do not all run it.
-fn runs(nodes: &[&Node], observed: &Observed) -> (Runs, Vec<String>) {
-    let mut counted: BTreeMap<OneRuns, (usize, String)> = BTreeMap::new();
-    let mut texts: BTreeMap<String, String> = BTreeMap::new();
-    for node in nodes {
-        let one = match &node.source {
-            None => OneRuns::Local,
-            Some(source) => match text_of(source, observed) {
-                Some(text) => {
-                    let document = Tree::parse(&source.to_string(), &text).document;
-                    match document {
-                        Some(document) => {
-                            let hash = ContentHash::of(document.canonical().as_bytes()).to_string();
-                            texts.entry(hash.clone()).or_insert(text);
-                            OneRuns::Content(hash)
-                        }
-                        None => OneRuns::Lost(format!("{source}, which cannot be read")),
-                    }
-                }
-                None => OneRuns::Lost(format!("{source}, which is not there")),
-            },
-        };
-        let what = match (&one, &node.source) {
-            (OneRuns::Local, _) | (_, None) => "their local configuration".to_owned(),
-            (OneRuns::Content(_), Some(source)) => source.to_string(),
-            (OneRuns::Lost(what), _) => what.clone(),
-        };
-        counted.entry(one).or_insert((0, what)).0 += 1;
-    }
-    let most = counted
-        .iter()
-        .filter(|(one, _)| !matches!(one, OneRuns::Lost(_)))
-        .max_by_key(|(_, (count, _))| *count)
-        .map(|(one, _)| one.clone());
-    let runs = match &most {
-        Some(OneRuns::Content(hash)) => texts.get(hash).cloned().map_or(Runs::Local, Runs::Content),
-        _ => Runs::Local,
-    };
-    let all_alike = counted.len() <= 1 && most.is_some();
-    let told = counted.values().map(|(count, what)| format!("{} on {what}", report::count(*count, "node")));
-    let doubts = if all_alike {
-        Vec::new()
-    } else {
-        vec![format!("Its nodes do not all run the same: {}.", told.collect::<Vec<_>>().join(", "))]
-    };
-    (runs, doubts)
-}
-
-fn text_of(source: &ConfigSource, observed: &Observed) -> Option<String> {
-    let map = source.config_map.as_ref()?;
-    let fetched = observed.contents.get(&ConfigMapKey::of(source)?)?.as_ref()?;
-    fetched.text(&map.kubelet_config_key).map(str::to_owned)
-}
-
-/// Makes the files, and leaves out or pauses what would not be valid, or would change a node.
-fn settled(draft: &mut Draft, observed: &Observed, namespace: &NamespaceName) -> Result<Start, Failure> {
-    // Each round settles at least one pool, by its file and then by pausing it.
-    for _ in 0..=draft.pools.len().saturating_mul(2) {
-        let start = start(&draft.fleet, draft.namespace.as_ref(), &draft.pools);
-        let snapshot = Snapshot::of_texts(start.files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
-        let built = build(&snapshot, &Checks { gate: Gate::Strict, kubelets: Kubelets::OfNodes });
-        let errors: Vec<Finding> =
-            built.findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
-        let settled = match built.desired {
-            Some(desired) => pause_what_would_change(draft, &desired, observed, namespace),
-            None if leave_out_what_is_invalid(draft, &errors) => false,
-            None => return Err(Failure::Invalid { findings: errors, snapshot: Box::new(snapshot) }),
-        };
-        if settled {
-            return Ok(start);
-        }
-    }
-    Err(Failure::usage("no repository was found that changes nothing", "write one by hand: docs/repository.md"))
-}
-
-/// Whether something was left out.
-fn leave_out_what_is_invalid(draft: &mut Draft, errors: &[Finding]) -> bool {
-    let mut changed = false;
-    for pool in &mut draft.pools {
-        let prefix = format!("pools/{}/", pool.group.name);
-        let Some(error) =
-            errors.iter().find(|error| error.place.as_ref().is_some_and(|place| place.file.starts_with(&prefix)))
-        else {
-            continue;
-        };
-        if pool.captured.take().is_some() {
-            draft.remarks.push(format!(
-                "What the nodes of pool {} run is not in the repository, since nodecfg does not accept it: {}.",
-                pool.group.name, error.message
-            ));
-            changed = true;
-        } else if pool.runs != Runs::Local {
-            pool.runs = Runs::Local;
-            pool.doubts.push(format!("nodecfg does not accept what their ConfigMap holds: {}.", error.message));
-            changed = true;
-        }
-    }
-    changed
-}
-
-/// Whether nothing would change.
-fn pause_what_would_change(
-    draft: &mut Draft,
-    desired: &Desired,
-    observed: &Observed,
-    namespace: &NamespaceName,
-) -> bool {
-    let namespace = desired.namespace.clone().unwrap_or_else(|| namespace.clone());
-    let options = plan::Options {
-        namespace,
-        take_over: false,
-        allow_empty: true,
-        gate: Gate::Strict,
-        despite_pause: BTreeSet::new(),
-        scope: plan::Scope::Everything,
-    };
-    let plan = match plan::make(desired, observed, &options) {
-        Ok(plan) => plan,
-        Err(problems) => {
-            draft.remarks.extend(problems.iter().map(|problem| format!("{problem}. {}", problem.help())));
-            return true;
-        }
-    };
-    let changing: BTreeSet<&PoolName> =
-        plan.pools.iter().filter(|pool| pool.assignments() > 0).map(|pool| &pool.name).collect();
-    let mut quiet = true;
-    for pool in draft.pools.iter_mut().filter(|pool| changing.contains(&pool.group.name) && pool.doubts.is_empty()) {
-        pool.doubts.push("A sync would change its nodes: they have not all taken what they point at.".to_owned());
-        quiet = false;
-    }
-    quiet
 }
 
 fn refuse_if_taken(folder: &Path) -> Result<(), Failure> {

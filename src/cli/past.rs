@@ -2,7 +2,7 @@
 
 use super::repository_args::RepositoryArgs;
 use super::{Failure, Terminal};
-use crate::desired::{Draft, draft};
+use crate::desired::{Desired, Draft, draft};
 use crate::history::{Content, Log, Revision};
 use crate::names::PoolName;
 use crate::repository::Snapshot;
@@ -38,16 +38,15 @@ impl Past {
             .map_err(|error| Failure::Repository(Box::new(error)))?;
         let revisions = log.end(end);
         if revisions.iter().all(|revision| revision.content == Content::Absent) {
-            return Err(unknown_pool(pool, &draft));
+            return Err(unknown_pool(pool, draft.desired.as_ref()));
         }
         Ok(Self { revisions, end, draft, snapshot })
     }
 }
 
 /// No such pool.
-pub(super) fn unknown_pool(pool: &PoolName, draft: &Draft) -> Failure {
-    let known: Vec<&str> =
-        draft.desired.iter().flat_map(|desired| desired.pools.keys()).map(PoolName::as_str).collect();
+pub(super) fn unknown_pool(pool: &PoolName, desired: Option<&Desired>) -> Failure {
+    let known: Vec<&str> = desired.iter().flat_map(|desired| desired.pools.keys()).map(PoolName::as_str).collect();
     let help = match nearest(pool.as_str(), known.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
         None if known.is_empty() => "name the folder that holds nodecfg.yaml or pools/".to_owned(),

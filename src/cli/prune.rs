@@ -1,17 +1,21 @@
 //! `nodecfg prune`: deletes ConfigMaps that nothing refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::confirm::ConfirmArgs;
 use super::fleet_args::FleetArgs;
+use super::observe::warn;
 use super::reconcile::LockArgs;
+use super::repository_args::RepositoryArgs;
 use super::{Exit, Failure, Terminal};
 use crate::cluster::lease::HeldLock;
 use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
-use crate::names::PoolName;
+use crate::desired::{Desired, PoolTarget};
+use crate::names::{FleetName, PoolName};
 use crate::observed::{Deletion, ManagedConfigMap};
 use crate::plan::{PruneOptions, PrunePlan, check_prune, prune};
 use crate::report::pruning::{self, Pruning};
@@ -25,10 +29,13 @@ const AT_A_TIME: usize = 8;
 ///
 /// Kept are those that the spec or the status of any Node or NodeConfig names (assigned, active, last known good), the newest of
 /// each pool, and whatever is not clearly this fleet's. Asks before it deletes; what somebody changes meanwhile stays. Needs no
-/// repository.
+/// repository: what a repository asks for and no node is on may go, and a later sync makes it again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    /// Keep what HEAD of this repository asks for, too, however old it is.
+    #[arg(value_name = "REPO")]
+    repo: Option<PathBuf>,
     /// How many ConfigMaps of each pool to keep, the newest, whether something refers to them or not.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
@@ -54,23 +61,33 @@ const EXAMPLES: &str = "\
 Examples:
   nodecfg prune --dry-run     what would be deleted, and why the rest is kept (-v)
   nodecfg prune --keep 10     the newest ten of each pool stay
+  nodecfg prune .             and what the repository asks for stays, too
   nodecfg prune --yes         without being asked, as in a job";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
     if !args.dry_run {
         args.confirm.possible()?;
     }
+    let desired = match &args.repo {
+        Some(path) => {
+            let loaded = RepositoryArgs::of(path).load(terminal).await?;
+            warn(&loaded, verbose, terminal)?;
+            Some(loaded.desired)
+        }
+        None => None,
+    };
     let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
     let reader = args.binding.bind(reader).await?;
     let (fleet, namespace) = args.fleet.find(&args.cluster, &reader).await?;
+    let wanted = desired.map(|desired| wanted(desired, &fleet)).transpose()?.unwrap_or_default();
     if matches!(format, Format::Text | Format::Markdown) {
-        writeln!(terminal.err, "fleet {fleet} {}\n", progress::place(Some(&namespace), reader.server()))?;
+        writeln!(terminal.aside(), "fleet {fleet} {}\n", progress::place(Some(&namespace), reader.server()))?;
     }
     let keep = usize::try_from(args.keep).unwrap_or(usize::MAX);
-    let options = PruneOptions { fleet, namespace, keep, pools: args.pool.iter().cloned().collect() };
+    let options = PruneOptions { fleet, namespace, keep, wanted, pools: args.pool.iter().cloned().collect() };
     let seen = look(&reader, &options).await?;
     args.know_pools(&seen.maps, &options)?;
-    let shown = Pruning::of(&seen.plan, options.fleet.clone(), options.namespace.clone(), keep);
+    let shown = Pruning::of(&seen.plan, args.dry_run, options.fleet.clone(), options.namespace.clone(), keep);
     if args.dry_run || seen.plan.delete.is_empty() {
         write(&shown, format, verbose, terminal)?;
         return Ok(Exit::Done);
@@ -79,7 +96,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         write(&shown, format, verbose, terminal)?;
     }
     let number = count(seen.plan.delete.len(), "ConfigMap");
-    args.confirm.ask(&format!("Delete {number} of fleet {}?", options.fleet), terminal).await?;
+    if !args.confirm.ask(&format!("Delete {number} of fleet {}?", options.fleet), terminal).await? {
+        return Ok(Exit::Failed);
+    }
     let lock = args.lock.take(&reader, &options.namespace, &options.fleet).await?;
     let (ends, result) = delete(&reader, &lock, &seen.plan, &options).await;
     lock.release().await;
@@ -109,6 +128,21 @@ impl Args {
             ),
         ))
     }
+}
+
+/// What a repository asks for: the names of the ConfigMaps of its pools.
+fn wanted(desired: Desired, fleet: &FleetName) -> Result<BTreeSet<String>, Failure> {
+    if desired.fleet != *fleet {
+        return Err(Failure::usage(
+            format!("the repository is of fleet {}, and the ConfigMaps are of fleet {fleet}", desired.fleet),
+            format!("name the repository of {fleet}, or the fleet with --fleet"),
+        ));
+    }
+    let names = desired.pools.into_values().filter_map(|pool| match pool.target {
+        PoolTarget::Config(rendered) => Some(rendered.config_map),
+        PoolTarget::Local => None,
+    });
+    Ok(names.collect())
 }
 
 /// What there is, and what of it can go.

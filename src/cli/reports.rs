@@ -20,7 +20,7 @@ use crate::report::{self, ending, html};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct ReportArgs {
     /// Also write the result to a file, in the format named: json=FILE, for instance. FILE.html alone is a page for a browser,
-    /// of sync, verify and status. May be repeated. The file of an earlier run is replaced; an error goes into it as well.
+    /// of sync, rollback, verify and status. May be repeated. The file of an earlier run is replaced; an error goes into it as well.
     #[arg(long = "report", value_name = "FORMAT=FILE")]
     reports: Vec<Report>,
 }

@@ -94,15 +94,15 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let scene = run::scene(&loaded, &namespace, reader.server());
     if text {
         let place = progress::place(Some(&namespace), reader.server());
-        writeln!(terminal.err, "fleet {} back to local configuration {place}\n", loaded.desired.fleet)?;
+        writeln!(terminal.aside(), "fleet {} back to local configuration {place}\n", loaded.desired.fleet)?;
     } else {
         run::open(&scene, format, (!args.dry_run).then_some(&ReportArgs::default()), terminal)?;
     }
     let nodes = args.chosen(&choice, &loaded.desired, &observed)?;
     if text && !Args::has_any(&nodes, &loaded.desired, &observed) {
         writeln!(
-            terminal.err,
-            "Nothing to reset: these nodes run their local configuration already, or are on ConfigMaps of others."
+            terminal.aside(),
+            "Nothing to reset: these nodes run their local configuration already,\nor are on ConfigMaps of others."
         )?;
         return Ok(Exit::Done);
     }
@@ -115,7 +115,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reconciliation = Reconciliation {
         purpose: Purpose::Reset,
         loaded: &loaded,
-        side: Side::WorkingTree,
+        side: Side::Local,
         scene: &scene,
         reader: &reader,
         meeting: None,
@@ -136,15 +136,17 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
             return Ok(Exit::Done);
         }
         let question = format!("Reset {} to local configuration?", count(number, "node"));
-        args.confirm.ask(&question, terminal).await?;
+        if !args.confirm.ask(&question, terminal).await? {
+            return Ok(Exit::Failed);
+        }
     }
     let exit = reconciliation.carry_out(terminal).await?;
     if text {
         terminal.out.flush()?;
         writeln!(
-            terminal.err,
-            "\nThe next sync points these nodes back, unless their pools are paused (nodecfg pause POOL) or local in git\n\
-             (spec.kubelet.local: true)."
+            terminal.aside(),
+            "\nThe next sync points these nodes back, unless their pools are paused\n\
+             (nodecfg pause POOL) or local in git (spec.kubelet.local: true)."
         )?;
     }
     Ok(exit)

@@ -1,5 +1,7 @@
 //! `nodecfg rollback`: a pool back to an earlier revision.
 
+use std::collections::BTreeSet;
+
 use super::against::side_of;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::observe::{Allowances, warn};
@@ -11,13 +13,14 @@ use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
 use super::{Exit, Failure, Terminal, diff};
 use crate::clock;
-use crate::desired::{Draft, PoolTarget, draft};
-use crate::history::{Content, content_of, previous};
-use crate::names::PoolName;
-use crate::observed::Pause;
+use crate::cluster::observe::look;
+use crate::cluster::{ClusterReader, LabelKeys};
+use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy, draft};
+use crate::history::{Content, Frame, Revision, Subject, content_of, frame, held, previous};
+use crate::names::{NamespaceName, PoolName};
+use crate::observed::{Observed, Pause};
 use crate::plan::{Options, Scope};
-use crate::report::Format;
-use crate::repository::Snapshot;
+use crate::report::{Format, count, names};
 
 /// How many revisions are gone through to find the one before.
 const FAR: usize = 50;
@@ -35,7 +38,8 @@ pub(super) struct Args {
     pool: PoolName,
     #[command(flatten)]
     pub(super) repository: RepositoryArgs,
-    /// The revision to go back to, instead of the newest one before with another configuration of the pool (`nodecfg history POOL`).
+    /// The revision to go back to, instead of the newest one before that had another configuration of the pool, and that nodes
+    /// have run (`nodecfg history POOL`).
     #[arg(long, value_name = "REV")]
     to: Option<String>,
     /// Do not pause the pool. The next sync brings back what HEAD says.
@@ -73,28 +77,38 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         run::require_stream_format(format)?;
         run::create_reports(&args.reports)?;
     }
-    let head = args.repository.load(terminal).await?;
-    warn(&head, verbose, terminal)?;
-    let revision = args.revision(&head, terminal).await?;
-    let earlier = args.repository.load_signed(&revision, terminal).await?;
-    let Some(back) = args.back(&head, &earlier, &revision)? else {
-        if matches!(format, Format::Text | Format::Markdown) {
-            writeln!(
-                terminal.err,
-                "Nothing to roll back: pool {} has the same configuration at {revision} as now.",
-                args.pool
-            )?;
-        }
-        return Ok(Exit::Done);
+    let head = args.head(verbose, terminal).await?;
+    let named = match &args.to {
+        Some(revision) => Some(args.target(&head, revision, terminal).await?),
+        None => None,
     };
-    let reader = args.cluster.reader(label_keys(&back.desired)).await?;
+    let reader = args.cluster.reader(head.label_keys()).await?;
     let reader = args.binding.bind(reader).await?;
     let namespace = args.cluster.namespace(&head.desired, &reader)?;
+    let (mut back, revision) = match (named, &args.to) {
+        (Some(back), Some(revision)) => (back, revision.clone()),
+        _ => {
+            let revision = args.chosen(&head, &reader, &namespace, terminal).await?;
+            (args.target(&head, &revision, terminal).await?, revision)
+        }
+    };
+    let text = matches!(format, Format::Text | Format::Markdown);
+    if back.same && text {
+        let message =
+            format!("Nothing to roll back: pool {} has the same configuration\nat {revision} as now.", args.pool);
+        writeln!(terminal.aside(), "{message}")?;
+        return Ok(Exit::Done);
+    }
+    if !head.unread.is_empty() {
+        args.hold(&mut back.loaded, &head, &look(&reader, Some(namespace.as_str())).await?, terminal)?;
+    }
+    let Back { loaded: back, same } = back;
     let scene = run::scene(&back, &namespace, reader.server());
     run::open(&scene, format, (!args.dry_run).then_some(&args.reports), terminal)?;
     let allowances = Allowances { take_over: args.take_over, allow_empty: false };
     let options = Options {
-        scope: Scope::Pools([args.pool.clone()].into()),
+        // Nothing is touched where there is nothing to go back to, and that is told in the same documents.
+        scope: if same { Scope::Nodes(BTreeSet::new()) } else { Scope::Pools([args.pool.clone()].into()) },
         despite_pause: [args.pool.clone()].into(),
         ..allowances.options(namespace, args.repository.gate())
     };
@@ -112,18 +126,17 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         reader: &place.reader,
         meeting: None,
         options,
-        pause: (!args.no_pause).then(|| (args.pool.clone(), pause)),
+        pause: (!args.no_pause && !same).then(|| (args.pool.clone(), pause)),
         pace: &args.pace,
         reports: &args.reports,
         format,
         verbose,
     };
-    let text = matches!(format, Format::Text | Format::Markdown);
     if args.dry_run {
         let exit = reconciliation.preview(terminal).await?;
         if text && !args.no_pause {
             terminal.out.flush()?;
-            writeln!(terminal.err, "\nPool {} would be paused as well.", args.pool)?;
+            writeln!(terminal.aside(), "\nPool {} would be paused as well.", args.pool)?;
         }
         return Ok(exit);
     }
@@ -132,79 +145,198 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         terminal.out.flush()?;
         let pool = &args.pool;
         if args.no_pause {
-            writeln!(terminal.err, "\nThe next sync brings back what HEAD says of pool {pool}: revert it in git.")?;
+            writeln!(
+                terminal.aside(),
+                "\nThe next sync brings back what HEAD says of pool {pool}:\nrevert it in git."
+            )?;
         } else {
             writeln!(
-                terminal.err,
-                "\nPool {pool} is paused, so that no sync undoes this. Revert it in git, then run: nodecfg resume {pool}"
+                terminal.aside(),
+                "\nPool {pool} is paused, so that no sync undoes this.\nRevert it in git, then run: nodecfg resume {pool}"
             )?;
         }
     }
     Ok(exit)
 }
 
+/// HEAD, as far as it can be read.
+struct Head {
+    desired: Desired,
+    /// The folders of pools that do not say which nodes they select.
+    unread: BTreeSet<String>,
+    /// Whether anything is wrong with it.
+    invalid: bool,
+}
+
+impl Head {
+    /// The labels to look at: all, where HEAD leaves it open which pools look at which.
+    fn label_keys(&self) -> LabelKeys {
+        if self.invalid { LabelKeys::All } else { label_keys(&self.desired) }
+    }
+}
+
+/// What to go back to.
+struct Back {
+    /// HEAD with the pool's configuration of the earlier revision.
+    loaded: Loaded,
+    /// Whether HEAD asks for that already.
+    same: bool,
+}
+
 impl Args {
-    /// The revision to go back to.
-    async fn revision(&self, head: &Loaded, terminal: &mut Terminal) -> Result<String, Failure> {
-        if !head.desired.pools.contains_key(&self.pool) {
-            let draft = Draft { desired: Some(head.desired.clone()), errors: Vec::new() };
-            return Err(unknown_pool(&self.pool, &draft));
-        }
-        if let Some(revision) = &self.to {
-            return Ok(revision.clone());
-        }
-        let Past { revisions, end, .. } = Past::read(&self.repository, &self.pool, FAR, terminal).await?;
-        if let Some(revision) = previous(&revisions) {
-            return Ok(revision.commit.to_string());
-        }
-        let help = crate::report::history::note(end).unwrap_or_else(|| {
-            format!(
-                "`nodecfg history {}` lists its revisions; `nodecfg reset` goes back to the local configuration",
-                self.pool
-            )
-        });
-        Err(Failure::usage(format!("pool {} has no earlier configuration in this repository", self.pool), help))
+    /// HEAD. What is wrong with pools does not matter, as long as it is clear who owns which nodes.
+    async fn head(&self, verbose: u8, terminal: &mut Terminal) -> Result<Head, Failure> {
+        let (findings, snapshot) = match self.repository.load(terminal).await {
+            Ok(head) => {
+                warn(&head, verbose, terminal)?;
+                self.require_pool(&head.desired, head.desired.pools.contains_key(&self.pool))?;
+                return Ok(Head { desired: head.desired, unread: BTreeSet::new(), invalid: false });
+            }
+            Err(Failure::Invalid { findings, snapshot }) => (findings, snapshot),
+            Err(failure) => return Err(failure),
+        };
+        let Some(Frame { desired, unread, errors }) = frame(&snapshot, self.repository.gate()) else {
+            return Err(Failure::Invalid { findings, snapshot });
+        };
+        let there = desired.pools.contains_key(&self.pool) || unread.contains(self.pool.as_str());
+        self.require_pool(&desired, there)?;
+        terminal.record.read(&desired.fleet, desired.commit.as_ref());
+        let errors = count(errors, "error");
+        writeln!(terminal.err, "warning: HEAD is invalid ({errors}; nodecfg validate shows them).")?;
+        Ok(Head { desired, unread, invalid: true })
     }
 
-    /// HEAD with the pool's configuration of the earlier revision. `None`: that is the same.
-    fn back(&self, head: &Loaded, earlier: &Snapshot, revision: &str) -> Result<Option<Loaded>, Failure> {
+    fn require_pool(&self, desired: &Desired, there: bool) -> Result<(), Failure> {
+        if there { Ok(()) } else { Err(unknown_pool(&self.pool, Some(desired))) }
+    }
+
+    /// The revision to go back to where none is named: the newest before that nodes have run.
+    async fn chosen(
+        &self,
+        head: &Head,
+        reader: &ClusterReader,
+        namespace: &NamespaceName,
+        terminal: &mut Terminal,
+    ) -> Result<String, Failure> {
+        let Past { mut revisions, end, .. } = Past::read(&self.repository, &self.pool, FAR, terminal).await?;
+        let observed = look(reader, Some(namespace.as_str())).await?;
+        let fleet = &head.desired.fleet;
+        let subject = Subject { fleet, pool: &self.pool, namespace, desired: Some(&head.desired) };
+        let _ = subject.find(&mut revisions, &observed, &BTreeSet::new());
+        let told = |revision: &Revision| format!("{} ({})", revision.commit.short(), revision.subject);
+        match previous(&revisions) {
+            Ok(revision) => {
+                writeln!(terminal.aside(), "pool {} back to {}", self.pool, told(revision))?;
+                Ok(revision.commit.to_string())
+            }
+            Err(Some(never)) => Err(Failure::usage(
+                format!(
+                    "no earlier configuration of pool {} is known to have run: the newest is of {}, and neither is its \
+                     ConfigMap in the cluster nor does a node run it",
+                    self.pool,
+                    told(never)
+                ),
+                format!(
+                    "it was never rolled out, or was pruned; to go there all the same: nodecfg rollback {} --to {}",
+                    self.pool,
+                    never.commit.short()
+                ),
+            )),
+            Err(None) => {
+                let help = crate::report::history::note(end).unwrap_or_else(|| {
+                    format!(
+                        "`nodecfg history {}` lists its revisions; `nodecfg reset` goes back to the local configuration",
+                        self.pool
+                    )
+                });
+                let message = format!("pool {} has no earlier configuration in this repository", self.pool);
+                Err(Failure::usage(message, help))
+            }
+        }
+    }
+
+    /// HEAD with the pool's configuration of the earlier revision.
+    async fn target(&self, head: &Head, revision: &str, terminal: &mut Terminal) -> Result<Back, Failure> {
+        let earlier = self.repository.load_signed(revision, terminal).await?;
         let gate = self.repository.gate();
-        let problem = match content_of(earlier, &self.pool, gate) {
+        let problem = match content_of(&earlier, &self.pool, gate) {
             Content::Config { .. } | Content::Local => None,
             Content::Absent => Some(format!("revision {revision} has no pool {}", self.pool)),
             Content::Invalid { problem } => {
                 Some(format!("the configuration of pool {} is invalid at revision {revision}: {problem}", self.pool))
             }
         };
-        let target = draft(earlier, gate)
+        let then = draft(&earlier, gate)
             .desired
             .and_then(|mut desired| desired.pools.remove(&self.pool))
-            .map(|pool| pool.target)
             .filter(|_| problem.is_none());
-        let Some(mut target) = target else {
+        let Some(mut then) = then else {
             let message = problem.unwrap_or_else(|| format!("revision {revision} cannot be read"));
             let help = format!("choose another: `nodecfg history {}`", self.pool);
             return Err(Failure::usage(message, help));
         };
         let mut desired = head.desired.clone();
-        let Some(pool) = desired.pools.get_mut(&self.pool) else { return Ok(None) };
-        let same = match (&pool.target, &target) {
-            (PoolTarget::Local, PoolTarget::Local) => true,
-            (PoolTarget::Config(now), PoolTarget::Config(then)) => now.hash == then.hash,
-            _ => false,
-        };
-        if same {
-            return Ok(None);
-        }
-        if let PoolTarget::Config(rendered) = &mut target {
+        if let PoolTarget::Config(rendered) = &mut then.target {
             // The fleet may have had another name then.
             rendered.config_map = format!("{}-{}-{}", desired.fleet, self.pool, rendered.hash.short());
         }
-        pool.target = target;
+        let mut same = false;
+        let pool = match desired.pools.remove(&self.pool) {
+            Some(pool) => {
+                // What HEAD asks for is not known where it is invalid.
+                same = !head.invalid && is_same(&pool.target, &then.target);
+                Pool { target: then.target, ..pool }
+            }
+            None => {
+                writeln!(
+                    terminal.err,
+                    "warning: pools/{0}/pool.yaml cannot be read at HEAD: its selector and\npolicy are those of {revision}.",
+                    self.pool
+                )?;
+                then
+            }
+        };
         // It is paused against others.
-        pool.policy.paused = false;
+        let policy = RolloutPolicy { paused: false, ..pool.policy };
+        desired.pools.insert(self.pool.clone(), Pool { policy, ..pool });
         desired.commit.clone_from(&earlier.commit);
-        Ok(Some(Loaded { desired, snapshot: earlier.clone(), findings: Vec::new() }))
+        Ok(Back { loaded: Loaded { desired, snapshot: earlier, findings: Vec::new() }, same })
+    }
+
+    /// Keeps to the nodes that are the pool's for certain: a pool that cannot be read may select any other.
+    fn hold(
+        &self,
+        back: &mut Loaded,
+        head: &Head,
+        observed: &Observed,
+        terminal: &mut Terminal,
+    ) -> Result<(), Failure> {
+        let Some(pool) = back.desired.pools.get_mut(&self.pool) else { return Ok(()) };
+        let held = held(&back.desired.fleet, pool, observed);
+        let unread = names(head.unread.iter().map(String::as_str), 3);
+        if held.is_empty() {
+            return Err(Failure::usage(
+                format!("it is open which nodes are of pool {}: HEAD does not say which {unread} selects", self.pool),
+                "no node is on a ConfigMap of the pool; mend pool.yaml, or begin at a revision that is valid: --rev",
+            ));
+        }
+        writeln!(
+            terminal.err,
+            "warning: HEAD does not say which nodes these pools select: {unread}.\n\
+             Only nodes on ConfigMaps of pool {} are touched: {}.",
+            self.pool,
+            count(held.len(), "node")
+        )?;
+        pool.named = Some(held);
+        Ok(())
+    }
+}
+
+fn is_same(now: &PoolTarget, then: &PoolTarget) -> bool {
+    match (now, then) {
+        (PoolTarget::Local, PoolTarget::Local) => true,
+        (PoolTarget::Config(now), PoolTarget::Config(then)) => now.hash == then.hash,
+        _ => false,
     }
 }
 

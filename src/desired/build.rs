@@ -54,6 +54,9 @@ pub struct CheckedPool {
 pub struct Draft {
     /// The pools that could be put together; unset when even the fleet cannot be named.
     pub desired: Option<Desired>,
+    /// The pools that say which nodes they select, and whose configuration cannot be put together. Their target stands in for
+    /// one: it means nothing.
+    pub claims: BTreeMap<PoolName, Pool>,
     /// What is wrong.
     pub errors: Vec<Finding>,
 }
@@ -61,19 +64,19 @@ pub struct Draft {
 /// Reads as much of a snapshot as can be read.
 #[must_use]
 pub fn draft(snapshot: &Snapshot, gate: Gate) -> Draft {
-    let (desired, Built { findings, .. }) = read_all(snapshot, &Checks { gate, kubelets: Kubelets::OfNodes });
+    let (desired, claims, Built { findings, .. }) = read_all(snapshot, &Checks { gate, kubelets: Kubelets::OfNodes });
     let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
-    Draft { desired, errors }
+    Draft { desired, claims, errors }
 }
 
 /// Reads what a snapshot asks for, with all findings, those of the snapshot itself among them.
 #[must_use]
 pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
-    let (desired, built) = read_all(snapshot, checks);
+    let (desired, _, built) = read_all(snapshot, checks);
     Built { desired: desired.filter(|_| !any_error(&built.findings)), ..built }
 }
 
-fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, Built) {
+fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, BTreeMap<PoolName, Pool>, Built) {
     let mut files = Files {
         snapshot,
         checks,
@@ -81,6 +84,7 @@ fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, Built) {
         checked: BTreeSet::new(),
         findings: snapshot.findings.clone(),
         pools: Vec::new(),
+        claims: BTreeMap::new(),
         malformed: BTreeSet::new(),
     };
     let desired = files.desired();
@@ -88,7 +92,7 @@ fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, Built) {
     // A file that several pools use may have been found wanting for each.
     let mut findings = told_once(files.findings);
     withhold(&mut findings, |file| snapshot.text(file).map(AsRef::as_ref));
-    (desired, Built { desired: None, findings, checked: files.pools })
+    (desired, files.claims, Built { desired: None, findings, checked: files.pools })
 }
 
 /// The files of a snapshot, each read and reported on once.
@@ -99,6 +103,8 @@ struct Files<'s> {
     checked: BTreeSet<String>,
     findings: Vec<Finding>,
     pools: Vec<CheckedPool>,
+    /// See [`Draft::claims`].
+    claims: BTreeMap<PoolName, Pool>,
     /// Files that no kubelet can decode.
     malformed: BTreeSet<String>,
 }
@@ -185,28 +191,55 @@ impl Files<'_> {
         };
         let fleet_file = has(FLEET_FILE).then(|| FLEET_FILE.to_owned());
         let mut files: BTreeSet<String> = fleet_file.into_iter().chain(has_pool.then(|| pool_path.clone())).collect();
-        let target = if spec.kubelet.local {
+        let target = self.target(fleet, &name, &spec, &mut files);
+        let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
+        let policy = spec.rollout.policy(&defaults.rollout);
+        let (priority, kubelets) = (spec.priority, spec.kubernetes_version);
+        let complete = target.is_some();
+        let target = target.unwrap_or(PoolTarget::Local);
+        let pool = Pool { name, selector, named: None, priority, policy, target, kubelets, place, files };
+        if complete {
+            return Some(pool);
+        }
+        self.claims.insert(pool.name.clone(), pool);
+        None
+    }
+
+    /// What a pool's nodes shall run, and the files that it is made from added to `files`. `None` when it cannot be put together.
+    fn target(
+        &mut self,
+        fleet: &FleetName,
+        name: &PoolName,
+        spec: &NodePoolSpec,
+        files: &mut BTreeSet<String>,
+    ) -> Option<PoolTarget> {
+        let folder = format!("pools/{name}");
+        let (pool_path, kubelet_path) = (format!("{folder}/pool.yaml"), format!("{folder}/kubelet.yaml"));
+        let has = |path: &str| self.snapshot.files.contains_key(path);
+        let (has_pool, has_kubelet) = (has(&pool_path), has(&kubelet_path));
+        if spec.kubelet.local {
             if has_kubelet {
                 // What the pool may run one day is checked today, and nothing is done with it.
                 let minors = self.checks.kubelets.among(&spec.kubernetes_version);
-                if let Some(layers) = self.layers(&folder, &spec, Some(kubelet_path.as_str())) {
-                    let _ = render(&layers, fleet, &name, kubelet_path, minors, self.checks.gate, &mut self.findings);
+                if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str())) {
+                    let _ = render(&layers, fleet, name, kubelet_path, minors, self.checks.gate, &mut self.findings);
                 }
             } else {
-                self.report_local(&spec);
+                self.report_local(spec);
             }
-            PoolTarget::Local
+            Some(PoolTarget::Local)
         } else if !has_kubelet && spec.kubelet.base.is_none() && spec.kubelet.patches.is_empty() {
-            let place = if has_pool { place } else { self.first_file(&format!("{folder}/")) };
+            let place =
+                if has_pool { Place::whole_file(pool_path.as_str()) } else { self.first_file(&format!("{folder}/")) };
             let help =
                 format!("write {kubelet_path}, or set spec.kubelet.base or spec.kubelet.local: true in {pool_path}");
             let message = format!("pool {name} has no KubeletConfiguration");
             self.findings.push(Finding::error("no-configuration", message).at(place).help(help));
-            return None;
+            None
         } else {
             let minors = self.checks.kubelets.among(&spec.kubernetes_version);
             let declared = !spec.kubernetes_version.is_empty();
-            let layers = self.layers(&folder, &spec, has_kubelet.then_some(kubelet_path.as_str()));
+            let layers = self.layers(&folder, spec, has_kubelet.then_some(kubelet_path.as_str()));
             if layers.is_none() && self.malformed.contains(&kubelet_path) {
                 // Whatever it would be laid over or patched with.
                 let verdicts = not_loaded(minors);
@@ -215,14 +248,10 @@ impl Files<'_> {
             let (mut layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
             files.extend(layers.paths.drain(..));
             let (rendered, verdicts) =
-                render(&layers, fleet, &name, path, minors, self.checks.gate, &mut self.findings)?;
+                render(&layers, fleet, name, path, minors, self.checks.gate, &mut self.findings)?;
             self.pools.push(CheckedPool { name: name.clone(), path: rendered.path.clone(), declared, verdicts });
-            PoolTarget::Config(Box::new(rendered))
-        };
-        let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
-        let policy = spec.rollout.policy(&defaults.rollout);
-        let kubelets = spec.kubernetes_version;
-        Some(Pool { name, selector, named: None, priority: spec.priority, policy, target, kubelets, place, files })
+            Some(PoolTarget::Config(Box::new(rendered)))
+        }
     }
 
     /// What a `pool.yaml` says, and whether it is without errors.

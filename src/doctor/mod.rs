@@ -14,7 +14,7 @@ use crate::desired::Desired;
 use crate::install::rights::Right;
 use crate::names::{FleetName, NamespaceName, NodeName};
 use crate::observed::{Observed, Orders, ServerVersion, Signs};
-use crate::plan::{Plan, Problem};
+use crate::plan::{Plan, Problem, Why};
 
 mod access;
 pub mod codes;
@@ -280,6 +280,14 @@ impl Facts {
 
     fn plan(&self) -> Option<&Result<Plan, Vec<Problem>>> {
         self.repository.as_ref()?.as_ref().ok()?.plan.as_ref()
+    }
+
+    /// The nodes that a sync would leave out since nothing on them follows.
+    fn left_out_by_their_half(&self) -> BTreeSet<&NodeName> {
+        let of_half = |why: &Why| matches!(why, Why::NoDynamicConfig | Why::Unsupported { .. } | Why::AgentSilent);
+        let pools = self.plan().and_then(|plan| plan.as_ref().ok()).map(|plan| plan.pools.iter());
+        let left = pools.into_iter().flatten().flat_map(|pool| &pool.left_alone);
+        left.filter(|left| of_half(&left.why)).map(|left| &left.node).collect()
     }
 }
 

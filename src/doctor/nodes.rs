@@ -16,7 +16,7 @@ const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     let (Some(observed), Some(now)) = (facts.observed(), facts.now()) else { return };
-    halves(observed, checks);
+    halves(facts, observed, checks);
     if facts.has_agents() {
         agents(facts, observed, now, checks);
     }
@@ -26,10 +26,12 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
 }
 
 /// The nodes that cannot or do not follow what they are pointed at, by the reason.
-fn halves(observed: &Observed, checks: &mut Vec<Check>) {
+/// Of those in pools of the repository, [`super::fleet`] tells that they are left out.
+fn halves(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let (mut unable, mut silent, mut agentless, mut outlived) =
         (Few::default(), Few::default(), Few::default(), Few::default());
-    for node in observed.nodes.values() {
+    let left_out = facts.left_out_by_their_half();
+    for node in observed.nodes.values().filter(|node| !left_out.contains(&node.name)) {
         match node.half {
             NodeHalf::Follows => {}
             NodeHalf::KubeletUnable { .. } => unable.add(&node.name),
@@ -74,10 +76,10 @@ fn halves(observed: &Observed, checks: &mut Vec<Check>) {
         );
     }
     if checks.len() == before {
-        checks.push(Check::ok(
-            "node-half",
-            format!("{}, none that could not follow", count(observed.nodes.len(), "node")),
-        ));
+        let others = observed.nodes.len().saturating_sub(left_out.len());
+        let seen = format!("{}, none that could not follow", count(others, "node"));
+        let beside = if left_out.is_empty() { "" } else { ", beside those left out" };
+        checks.push(Check::ok("node-half", format!("{seen}{beside}")));
     }
 }
 
@@ -195,7 +197,8 @@ fn reports(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
 
 fn clocks(facts: &Facts, now: Timestamp, checks: &mut Vec<Check>) {
     let ahead = Few::of(facts.signs.iter().filter_map(|(name, signs)| {
-        let by = signs.heartbeat?.duration_since(now);
+        let heard = signs.agent.as_ref().and_then(|agent| agent.heard);
+        let by = signs.heartbeat.into_iter().chain(heard).max()?.duration_since(now);
         (by > AHEAD)
             .then(|| format!("{name} by {}", count(usize::try_from(by.as_secs()).unwrap_or(usize::MAX), "second")))
     }));
@@ -205,6 +208,9 @@ fn clocks(facts: &Facts, now: Timestamp, checks: &mut Vec<Check>) {
             "node-clock",
             format!("the clocks of {} are ahead of the API server's", ahead.counted("node")),
         )
-        .mend("set them by NTP: certificates that are new there are not valid yet elsewhere"),
+        .mend(
+            "set them by NTP: certificates that are new there are not valid yet elsewhere, and that an agent has fallen silent \
+             shows only that much later",
+        ),
     });
 }

@@ -202,6 +202,11 @@ fn clocks_may_differ_a_little() {
     };
     holds("node-clock", Verdict::Ok, "", &ahead(60));
     holds("node-clock", Verdict::Warning, "1 node (n2 by 90 seconds)", &ahead(90));
+    let agent_ahead = changed(true, |facts| {
+        let agent = facts.signs.get_mut(&node_name("n3")).unwrap().agent.as_mut().unwrap();
+        agent.heard = Some(ago(-5));
+    });
+    holds("node-clock", Verdict::Warning, "1 node (n3 by 300 seconds)", &agent_ahead);
 }
 
 #[test]
@@ -289,6 +294,7 @@ fn nodes_that_do_not_follow_are_told_by_the_reason() {
         });
         let facts = asking(moved, [gpu()]);
         holds("node-left-out", Verdict::Problem, "1 node (n2)", &facts);
+        holds("node-half", Verdict::Ok, "2 nodes, none that could not follow, beside", &facts);
         assert_eq!(ending(&examine(&facts)), Some(Ending::LeftOut));
     }
     let away = with_node(false, "n3", |node| node.ready = Readiness::Unknown);

@@ -10,16 +10,18 @@ use serde::Serialize;
 use crate::contract::ConfigSource;
 use crate::desired::{ContentHash, Desired, Draft, Pool, PoolTarget, draft};
 use crate::finding::{Finding, Gate};
-use crate::names::{CommitId, FleetName, NamespaceName, PoolName};
+use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use crate::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
 use crate::printable::remark;
 use crate::repository::history::{Logged, WalkEnd};
 use crate::repository::{RepositoryError, Snapshot};
 
 mod content;
+mod frame;
 mod nodes;
 
 pub use content::{Content, content_of};
+pub use frame::{Frame, frame, held};
 pub use nodes::{Nodes, OtherConfigMap, Subject, Whereabouts};
 
 /// A revision that changed what the pool's nodes shall run.
@@ -121,14 +123,27 @@ impl Log {
     }
 }
 
-/// The newest revision before the current one that can be gone back to: another content, and one that can be read.
-#[must_use]
-pub fn previous(revisions: &[Revision]) -> Option<&Revision> {
-    let now = revisions.first()?;
+/// The newest revision before the current one that can be gone back to: another content, one that can be read, and one that nodes
+/// have run, which is known once [`Subject::find`] has looked. `Err`: the newest that no node has run, as far as can be seen, if
+/// there is any.
+///
+/// # Errors
+/// When there is none.
+pub fn previous(revisions: &[Revision]) -> Result<&Revision, Option<&Revision>> {
+    let Some(now) = revisions.first() else { return Err(None) };
     let other = |revision: &&Revision| {
         matches!(revision.content, Content::Config { .. } | Content::Local) && !revision.content.is_same(&now.content)
     };
-    revisions.iter().skip(1).find(other)
+    let mut others = revisions.iter().skip(1).filter(other);
+    others.clone().find(|revision| revision.was_run()).ok_or_else(|| others.next())
+}
+
+impl Revision {
+    /// Whether nodes have run it, as far as can be seen. Every node has run its local configuration.
+    fn was_run(&self) -> bool {
+        let on = |nodes: &Nodes| nodes.active > 0 || nodes.last_known_good > 0;
+        self.content == Content::Local || self.exists == Some(true) || self.nodes.as_ref().is_some_and(on)
+    }
 }
 
 #[cfg(test)]

@@ -58,13 +58,19 @@ fn only_commits_that_changed_the_content_are_revisions() {
     // Gone back to: nodes are counted once.
     assert_eq!(found[3].same_as.as_ref(), Some(&found[0].commit));
     // What cannot be read is nothing to go back to.
-    assert_eq!(previous(&found).map(|revision| &revision.commit), Some(&found[2].commit));
+    assert_eq!(previous(&found), Err(Some(&found[2])));
 
     assert_eq!(commits(&revisions(&story, 2, WalkEnd::Root)), ["commit 5 more", "commit 4 more"]);
     let shallow = revisions(&story[2..4], 10, WalkEnd::Shallow);
     assert_eq!(shallow.iter().map(|revision| revision.or_before).collect::<Vec<_>>(), [false, true]);
     assert_eq!(revisions(&[None, None], 10, WalkEnd::Root), []);
-    assert!(previous(&revisions(&story[1..3], 10, WalkEnd::Root)).is_none());
+    assert_eq!(previous(&revisions(&story[1..3], 10, WalkEnd::Root)), Err(None));
+    // What nodes have run goes before what is newer and was never rolled out.
+    let mut ran = revisions(&[Some("maxPods: 1"), Some("maxPods: 2"), Some("maxPods: 3")], 10, WalkEnd::Root);
+    ran[2].exists = Some(true);
+    assert_eq!(previous(&ran), Ok(&ran[2]));
+    ran[1].nodes = Some(Nodes { last_known_good: 1, ..Nodes::default() });
+    assert_eq!(previous(&ran), Ok(&ran[1]));
 }
 
 #[test]

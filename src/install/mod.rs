@@ -19,7 +19,7 @@ pub mod rights;
 mod tests;
 mod unit;
 
-pub use policy::NAME as POLICY;
+pub use policy::{NAME as POLICY, own_status_only};
 pub use unit::unit;
 
 /// Where ConfigMaps, the Lease and the reconciler's ServiceAccount are, unless something else is said.
@@ -161,11 +161,11 @@ pub fn objects(installation: &Installation) -> Vec<Value> {
         None => {}
         Some(Agent::Systemd) => {
             objects.extend(rbac::agent_on_host(namespace));
-            objects.extend(policy::own_status_only());
+            objects.extend(own_status_only());
         }
         Some(Agent::DaemonSet(pods)) => {
             objects.extend(rbac::agent(namespace, pods.namespace.as_str()));
-            objects.extend(policy::own_status_only());
+            objects.extend(own_status_only());
             objects.push(daemonset::daemon_set(pods));
         }
     }

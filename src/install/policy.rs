@@ -15,7 +15,7 @@ pub const NAME: &str = "nodecfg-agent-own-status";
 ///
 /// A pod's token says on which node the pod runs (KEP-4193, on by default from Kubernetes 1.30), and the API server passes it
 /// on in `userInfo.extra`. A token that does not say so writes nothing.
-pub(super) fn own_status_only() -> Vec<Value> {
+pub fn own_status_only() -> [Value; 2] {
     let on_host = "request.userInfo.username.startsWith('system:node:')";
     let agents = format!("{on_host} || request.userInfo.username.matches('^system:serviceaccount:[^:]+:{AGENT}$')");
     let claim = "authentication.kubernetes.io/node-name";
@@ -26,7 +26,7 @@ pub(super) fn own_status_only() -> Vec<Value> {
     );
     let message = "'the agent of ' + (variables.node == '' ? 'an unknown node' : 'node ' + variables.node) + \
                    ' may write nothing but the status of the NodeConfig of its own node'";
-    vec![
+    [
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicy",

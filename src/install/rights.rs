@@ -35,16 +35,6 @@ impl fmt::Display for Right {
 }
 
 impl Right {
-    fn new(verb: &str, resource: &str, namespace: Option<&str>) -> Self {
-        Self {
-            group: String::new(),
-            resource: resource.to_owned(),
-            verb: verb.to_owned(),
-            namespace: namespace.map(str::to_owned),
-            name: None,
-        }
-    }
-
     /// The rule that gives it. A rule and not a whole role: applied over the user's own, that would take the other rules away.
     #[must_use]
     pub fn rule(&self) -> String {
@@ -81,10 +71,13 @@ pub fn of_capture(namespace: &str) -> Vec<Right> {
     of_roles(&rbac::capture(namespace))
 }
 
-/// What `prune` needs besides what a sync does.
+/// What `prune` needs: every right of the pruner's roles. `agents` as with [`of_a_sync`].
 #[must_use]
-pub fn of_prune(namespace: &str) -> Vec<Right> {
-    vec![Right::new("delete", "configmaps", Some(namespace))]
+pub fn of_prune(agents: bool, namespace: &str) -> Vec<Right> {
+    match agents {
+        true => of_roles(&rbac::pruner(namespace)),
+        false => of_roles(&rbac::pruner_of_nodes(namespace, namespace)),
+    }
 }
 
 /// The rights of roles, each verb on each resource, sorted.
@@ -139,7 +132,11 @@ mod tests {
         assert!(!agents.contains(&"patch nodes".to_owned()));
         assert_eq!(words(of_saved_plans("x")), ["get namespaces kube-system"]);
         assert_eq!(words(of_capture("x")), ["get nodes", "list nodes", "get nodes/proxy"]);
-        assert_eq!(words(of_prune("x")), ["delete configmaps in namespace x"]);
+        for agents in [true, false] {
+            let (sync, mut prune) = (of_a_sync(agents, "x"), of_prune(agents, "x"));
+            prune.retain(|right| !sync.contains(right));
+            assert_eq!(words(prune), ["delete configmaps in namespace x"]);
+        }
     }
 
     #[test]

@@ -236,6 +236,25 @@ impl Checker<'_> {
         self.require(pool.disruption.refused == beyond, subject, "its policy and its refusal do not agree");
     }
 
+    /// A way back that does more to running pods than the policy allows is called so.
+    fn way_back(&mut self, pool: &PoolPlan, step: &Step) {
+        let mut worst = None;
+        let same = |from: Option<&ConfigSource>| match (from, step.from.as_ref()) {
+            (Some(from), Some(pointed)) => from.names_same(pointed),
+            (None, None) => true,
+            _ => false,
+        };
+        let sets = pool.changes.iter().filter(|set| step.can_return && same(set.from.as_ref()));
+        for set in sets.filter(|set| set.from.is_some() && set.from_known && pool.target != Target::Local) {
+            for change in set.fields.iter().map(|field| &field.change) {
+                let back = risk::of_change(&change.path, change.new.as_deref(), change.old.as_deref());
+                worst = worst.max(Some(back.class));
+            }
+        }
+        let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);
+        self.require(step.back_needs == beyond, format!("node {}", step.node), "what its way back needs is misstated");
+    }
+
     fn step(&mut self, pool: &PoolPlan, wave: WaveKind, step: &Step) {
         let subject = format!("node {}", step.node);
         let Some(node) = self.observed.nodes.get(&step.node) else { return };
@@ -256,6 +275,7 @@ impl Checker<'_> {
                 );
             }
             Action::Assign { patch } => {
+                self.way_back(pool, step);
                 self.require(!pool.target.is_named_by(step.from.as_ref()), &subject, "is pointed at what it points at");
                 // Invariant 4: what costs budget must not be in the wave that is free.
                 self.require(

@@ -112,7 +112,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
         |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !is_available(node), why });
     let step = |action, was_ready| {
         let (node, from, available) = (node.name.clone(), node.source.clone(), is_available(node));
-        Decision::Step(Step { node, from, action, was_ready, available, can_return: false })
+        Decision::Step(Step { node, from, action, was_ready, available, can_return: false, back_needs: None })
     };
 
     if node.deleting {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::config_maps::Shelf;
 use super::decide::refuses;
-use super::{Plan, PoolPlan, Problem};
+use super::{Action, Plan, PoolPlan, Problem, Step};
 use crate::contract::ConfigSource;
 use crate::desired::{Pool, PoolTarget};
 use crate::document::{Document, FieldChange, Node as Value, changes};
@@ -178,6 +178,25 @@ pub(super) fn assess<'a>(
     (sets, disruption)
 }
 
+/// Says of each step whose node could be pointed back what that would take, where the policy does not allow it.
+pub(super) fn assess_ways_back<'a>(pool: &Pool, steps: impl Iterator<Item = &'a mut Step>, sets: &[ChangeSet]) {
+    let allowed = pool.policy.allow_disruption;
+    let needs: BTreeMap<Option<&ConfigSource>, Option<Class>> = sets
+        .iter()
+        .map(|set| (set.from.as_ref(), set.fields.iter().filter_map(class_back).max().filter(|class| *class > allowed)))
+        .collect();
+    for step in steps.filter(|step| step.can_return && matches!(step.action, Action::Assign { .. })) {
+        let from = step.from.as_ref().map(named);
+        step.back_needs = needs.get(&from.as_ref()).copied().flatten();
+    }
+}
+
+/// What taking a change back does to a node that runs pods, where both sides are known.
+fn class_back(field: &ChangedField) -> Option<Class> {
+    let FieldChange { path, old, new, .. } = &field.change;
+    field.risk.as_ref().map(|_| risk::of_change(path, new.as_deref(), old.as_deref()).class)
+}
+
 /// A change as it may be shown: that a value changes which may be a secret, or hold one, not to what.
 fn withheld(mut change: FieldChange) -> FieldChange {
     for value in change.old.iter_mut().chain(&mut change.new) {
@@ -292,6 +311,28 @@ mod tests {
             assert_eq!(planned(&wants(wanted, allowed), &cluster).refusals(), []);
         }
         assert_eq!(disruption(wanted, Class::Drain, &cluster).state_files, [StateFile::CpuManagerState]);
+    }
+
+    #[test]
+    fn what_the_way_back_needs_is_told_apart_from_the_way_there() {
+        let needs = |from: &str, wanted: &str, allowed| {
+            let plan = planned(&wants(wanted, allowed), &cluster([runs("n1", from)], &[from]));
+            let step = plan.pools[0].steps().next().expect("a step").clone();
+            assert!(step.can_return);
+            step.back_needs
+        };
+        assert_eq!(needs("maxPods: 100", "maxPods: 130", Class::Restart), Some(Class::Drain));
+        assert_eq!(needs("maxPods: 100", "maxPods: 130", Class::Drain), None);
+        assert_eq!(needs("maxPods: 130", "maxPods: 100", Class::Drain), None);
+        // A plan that hides it must not run.
+        let cluster = cluster([runs("n1", "maxPods: 100")], &["maxPods: 100"]);
+        let mut plan = planned(&wants("maxPods: 130", Class::Restart), &cluster);
+        plan.pools[0].waves[0].steps[0].back_needs = None;
+        let violations = check(&plan.identified(), &cluster, &Scope::Everything);
+        assert_eq!(
+            violations.iter().map(|v| v.problem.as_str()).collect::<Vec<_>>(),
+            ["what its way back needs is misstated"]
+        );
     }
 
     #[test]

@@ -255,7 +255,8 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
     let assigned = sorter.all_steps().filter(|step| matches!(step.action, Action::Assign { .. }));
     let (changes, disruption) =
         disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), shelf);
-    let (waves, left_alone) = sorter.waves(pool.policy.canary);
+    let (mut waves, left_alone) = sorter.waves(pool.policy.canary);
+    disruption::assess_ways_back(pool, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
     PoolPlan {
         name: pool.name.clone(),
         hash,

@@ -17,6 +17,7 @@ use crate::desired::{ContentHash, RolloutPolicy};
 use crate::finding::Finding;
 use crate::judge::{Target, Waiting};
 use crate::kubelet::Minor;
+use crate::kubelet::risk::Class;
 use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use crate::observed::{KubeletVersion, Pause};
 
@@ -213,6 +214,10 @@ pub struct Step {
     pub available: bool,
     /// Whether it could be pointed back at what it has now: that is still there, and the node has not refused it.
     pub can_return: bool,
+    /// What it would take to point it back once it runs the target, when that is known and more than the pool's policy
+    /// allows. The way back is not as risky as the way there: what restarts a kubelet one way may need a drain the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back_needs: Option<Class>,
 }
 
 /// What is done to a node.

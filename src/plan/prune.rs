@@ -21,9 +21,11 @@ pub struct PruneOptions {
     pub fleet: FleetName,
     /// Where they are.
     pub namespace: NamespaceName,
-    /// How many of each pool are kept, the newest, referred to or not. At least 1 counts: what a repository asks for may have
-    /// been created and not yet assigned.
+    /// How many of each pool are kept, the newest, referred to or not. What a repository asks for need not be among them: after
+    /// a revert it is an old one.
     pub keep: usize,
+    /// What a repository asks for, where one is given: kept, by name.
+    pub wanted: BTreeSet<String>,
     /// Only of these pools; empty: of all.
     pub pools: BTreeSet<PoolName>,
 }
@@ -57,6 +59,8 @@ pub enum Kept {
         /// One of them.
         example: String,
     },
+    /// The repository asks for it.
+    Wanted,
     /// It is among the newest of its pool.
     Recent,
     /// It carries no label that names a pool, so that it is not known among which to count it.
@@ -74,6 +78,7 @@ impl fmt::Display for Kept {
         match self {
             Self::InUse { nodes: 1, example } => write!(f, "in use by {example}"),
             Self::InUse { nodes, example } => write!(f, "in use by {nodes} nodes, {example} among them"),
+            Self::Wanted => f.write_str("asked for by the repository"),
             Self::Recent => f.write_str("among the newest of its pool"),
             Self::NoPool => f.write_str("names no pool"),
             Self::NoAge => f.write_str("of unknown age"),
@@ -106,6 +111,7 @@ pub fn prune<'m>(
                     Some(Kept::NotAskedFor)
                 }
                 (_, Some(users)) => Some(Kept::InUse { nodes: users.count, example: users.example.clone() }),
+                _ if options.wanted.contains(&map.name) => Some(Kept::Wanted),
                 (None, None) => Some(Kept::NoPool),
                 _ if map.deleting => Some(Kept::Deleting),
                 _ if map.created.is_none() => Some(Kept::NoAge),
@@ -151,6 +157,7 @@ pub fn check_prune(
         require(doomed.namespace == options.namespace.as_str(), "would be deleted in another namespace");
         let used = references.keys().any(|key| key.namespace == doomed.namespace && key.name == doomed.name);
         require(!used, "would be deleted while something refers to it");
+        require(!options.wanted.contains(&doomed.name), "would be deleted while the repository asks for it");
         let asked = |pool: &PoolName| options.pools.is_empty() || options.pools.contains(pool);
         require(doomed.pool.as_ref().is_some_and(asked), "would be deleted without having been asked for");
         // Counted one by one, however the others were sorted.
@@ -181,7 +188,7 @@ mod tests {
     }
 
     fn options(keep: usize) -> PruneOptions {
-        PruneOptions { fleet: fleet(), namespace: namespace(), keep, pools: BTreeSet::new() }
+        PruneOptions { fleet: fleet(), namespace: namespace(), keep, wanted: BTreeSet::new(), pools: BTreeSet::new() }
     }
 
     fn used(names: &[&str]) -> References {
@@ -212,6 +219,11 @@ mod tests {
         );
         assert_eq!(check_prune(&plan, &maps, &used(&["a2"]), &options(1)), []);
         assert_eq!(names(&prune(&maps, &used(&[]), &options(9))), Vec::<&str>::new());
+        let wanted = PruneOptions { wanted: ["a1".to_owned()].into(), ..options(1) };
+        let plan = prune(&maps, &used(&["a2"]), &wanted);
+        assert_eq!(names(&plan), ["a3"]);
+        assert_eq!(plan.keep[0].why, Kept::Wanted);
+        assert_eq!(check_prune(&plan, &maps, &used(&["a2"]), &wanted), []);
         let only_b = PruneOptions { pools: [pool_name("b")].into(), ..options(1) };
         assert_eq!(names(&prune(&maps, &used(&[]), &only_b)), Vec::<&str>::new());
     }
@@ -243,6 +255,9 @@ mod tests {
             ["ConfigMap a1: would be deleted while something refers to it"]
         );
         assert_eq!(told(&of(&maps[1]), &used(&[])), ["ConfigMap a2: is among the newest of its pool"]);
+        let wanted = PruneOptions { wanted: ["a1".to_owned()].into(), ..options(1) };
+        let found = check_prune(&of(&maps[0]), &maps, &used(&[]), &wanted);
+        assert_eq!(found[0].problem, "would be deleted while the repository asks for it");
         let anew = ManagedConfigMap { uid: "another".to_owned(), ..maps[0].clone() };
         assert_eq!(told(&of(&anew), &used(&[])), ["ConfigMap a1: was not observed so"]);
         let twice = PrunePlan { delete: vec![maps[0].clone(), maps[0].clone()], keep: Vec::new() };

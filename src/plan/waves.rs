@@ -35,6 +35,7 @@ impl Sorter {
                         was_ready: true,
                         available: true,
                         can_return: false,
+                        back_needs: None,
                     });
                 }
                 self.left_alone.push(left);

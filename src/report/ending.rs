@@ -150,7 +150,7 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         writeln!(out, "- **stopped:** other pools for {} more reasons", stops.len() - ROWS)?;
     }
     for way in summary::ways_on(&stops) {
-        writeln!(out, "- **next:** {}", prose(way))?;
+        writeln!(out, "- **next:** {}", prose(&way))?;
     }
     let pauses = summary::pauses(outcome);
     for (pool, nodes, pause) in pauses.iter().take(ROWS) {

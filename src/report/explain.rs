@@ -6,7 +6,7 @@
 
 use crate::contract::error_text;
 use crate::judge::{Failure, Waiting};
-use crate::names::NodeName;
+use crate::names::{NodeName, PoolName};
 use crate::plan::Why;
 use crate::rollout::StopReason;
 
@@ -171,14 +171,22 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
     }
 }
 
-/// How to go on after a rollout that stopped; unset where the error beside it says so itself.
+/// How to go on after a rollout of these pools that stopped; unset where the error beside it says so itself.
 #[must_use]
-pub fn way_on(reason: &StopReason) -> Option<&'static str> {
-    match reason {
-        StopReason::CanaryFailed { .. } | StopReason::TooManyFailures { .. } => Some(
-            "correct the configuration in git and sync again, or sync the revision before with --rev: nodes that failed go \
-             first and cost no budget",
-        ),
+pub fn way_on(pools: &[&PoolName], reason: &StopReason) -> Option<String> {
+    let way = match reason {
+        StopReason::CanaryFailed { .. } | StopReason::TooManyFailures { .. } => {
+            let back = match pools {
+                [pool] => format!("`nodecfg rollback {pool}`"),
+                _ => {
+                    let names: Vec<&str> = pools.iter().map(|pool| pool.as_str()).collect();
+                    format!("`nodecfg rollback POOL` for each of {}", names.join(", "))
+                }
+            };
+            return Some(format!(
+                "revert or correct it in git and sync again, or {back}: nodes that failed go first and cost no budget"
+            ));
+        }
         StopReason::BudgetExhausted { .. } => Some(
             "see why these nodes are unavailable (kubectl describe node), or raise maxUnavailable of the pool; then sync \
              again: it goes on from where the cluster is",
@@ -192,7 +200,8 @@ pub fn way_on(reason: &StopReason) -> Option<&'static str> {
             "see who holds the fleet's Lease now, and whether this machine was cut off from the API server; then sync again",
         ),
         StopReason::ClusterFailed { .. } => None,
-    }
+    };
+    way.map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -215,6 +224,15 @@ mod tests {
         }
         let unknown = failure(&node(), &Failure::Refused { error: "something else".to_owned() });
         assert!(unknown.meaning.contains("not one of the kubelet's known texts"));
+    }
+
+    #[test]
+    fn the_way_back_names_the_pool() {
+        let (gpu, web) = (PoolName::new("gpu").unwrap(), PoolName::new("web").unwrap());
+        let reason = StopReason::CanaryFailed { node: node() };
+        let way = |pools: &[&PoolName]| way_on(pools, &reason).unwrap();
+        assert!(way(&[&gpu]).contains("`nodecfg rollback gpu`"));
+        assert!(way(&[&gpu, &web]).contains("for each of gpu, web"));
     }
 
     #[test]

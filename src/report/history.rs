@@ -61,7 +61,7 @@ fn fit(text: &str, most: usize) -> String {
 }
 
 fn date(revision: &Revision) -> String {
-    revision.time.strftime("%Y-%m-%d %H:%M").to_string()
+    revision.time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// The nodes in words; empty when there are none.

@@ -41,7 +41,7 @@ pub struct PoolEnd {
     pub stopped: Option<StopReason>,
     /// The way on, when it stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<&'static str>,
+    pub next: Option<String>,
     /// Its nodes, by name.
     pub nodes: Vec<NodeEnd>,
 }
@@ -62,12 +62,12 @@ pub struct NodeEnd {
 #[must_use]
 pub fn ended(outcome: &Outcome, seconds: f64, exit_code: u8, error: Option<ErrorMessage>) -> Ended {
     let node = |node: &NodeOutcome| NodeEnd { outcome: node.clone(), explanation: summary::explanation(node) };
-    let pool = |pool: &PoolOutcome| PoolEnd {
+    let pool = |name: &PoolName, pool: &PoolOutcome| PoolEnd {
         stopped: pool.stopped.clone(),
-        next: pool.stopped.as_ref().and_then(way_on),
+        next: pool.stopped.as_ref().and_then(|reason| way_on(&[name], reason)),
         nodes: pool.nodes.iter().map(node).collect(),
     };
-    let pools = outcome.pools.iter().map(|(name, ended)| (name.clone(), pool(ended))).collect();
+    let pools = outcome.pools.iter().map(|(name, ended)| (name.clone(), pool(name, ended))).collect();
     Ended { complete: outcome.is_complete(), pools, seconds, exit_code, error }
 }
 

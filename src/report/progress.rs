@@ -97,6 +97,13 @@ fn line(now: Timestamp, progress: &Progress) -> String {
         Progress::RolledBack { pool, node, to } => {
             format!("{} {} to {}", at(pool, node), warning("rolled back"), source::full(to.as_ref()))
         }
+        Progress::NotRolledBack { pool, node, needs } => {
+            format!(
+                "{} {}: the way back needs {needs}, which the pool does not allow",
+                at(pool, node),
+                warning("not pointed back")
+            )
+        }
         Progress::Changed { pool, node, to } => format!(
             "{} {} by somebody else, points at {} now; left as it is",
             at(pool, node),

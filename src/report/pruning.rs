@@ -25,7 +25,7 @@ pub struct Pruning {
     pub namespace: NamespaceName,
     /// How many of each pool are kept, the newest.
     pub keep: usize,
-    /// Whether anything was to be deleted; otherwise this is what would be.
+    /// Whether this is what would be deleted, and nothing was.
     pub dry_run: bool,
     /// Its ConfigMaps, by name.
     pub config_maps: Vec<PrunedConfigMap>,
@@ -73,9 +73,9 @@ impl Kind for Pruning {
 }
 
 impl Pruning {
-    /// What a plan would do.
+    /// What a plan would do; `dry_run`: and will not.
     #[must_use]
-    pub fn of(plan: &PrunePlan, fleet: FleetName, namespace: NamespaceName, keep: usize) -> Self {
+    pub fn of(plan: &PrunePlan, dry_run: bool, fleet: FleetName, namespace: NamespaceName, keep: usize) -> Self {
         let entry = |map: &ManagedConfigMap, end| PrunedConfigMap {
             name: map.name.clone(),
             pool: map.pool.clone(),
@@ -90,13 +90,12 @@ impl Pruning {
         let mut config_maps: Vec<PrunedConfigMap> =
             plan.delete.iter().map(|map| entry(map, PruneEnd::ToDelete)).chain(kept).collect();
         config_maps.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { fleet, namespace, keep, dry_run: true, config_maps }
+        Self { fleet, namespace, keep, dry_run, config_maps }
     }
 
     /// The same after it was done; what is not among `ends` was not tried.
     #[must_use]
     pub fn done(mut self, ends: &BTreeMap<String, Deletion>) -> Self {
-        self.dry_run = false;
         for map in &mut self.config_maps {
             match ends.get(&map.name) {
                 Some(Deletion::Deleted) => map.end = PruneEnd::Deleted,
@@ -114,7 +113,7 @@ impl Pruning {
 }
 
 fn line(map: &PrunedConfigMap) -> String {
-    let created = map.created.map(|at| at.strftime("%Y-%m-%d %H:%M").to_string());
+    let created = map.created.map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string());
     let commit = map.commit.as_deref().map(|commit| format!("commit {}", commit.chars().take(10).collect::<String>()));
     let created = created.map(|at| format!("created {at}"));
     let said: Vec<String> = [created, commit].into_iter().flatten().collect();
@@ -127,6 +126,7 @@ fn line(map: &PrunedConfigMap) -> String {
 /// When the writer does.
 pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool) -> io::Result<()> {
     let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut told = false;
     for map in &pruning.config_maps {
         let word = match &map.end {
             PruneEnd::ToDelete => "to delete",
@@ -140,14 +140,16 @@ pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool) -> io::Result<()>
                 };
                 *kept.entry(group).or_default() += 1;
                 if all {
+                    told = true;
                     writeln!(out, "{} {}: {reason}", quiet("kept:"), map.name)?;
                 }
                 continue;
             }
         };
+        told = true;
         writeln!(out, "{} {}\n    {}", warning(format!("{word}:")), map.name, quiet(line(map)))?;
     }
-    if !pruning.config_maps.is_empty() {
+    if told {
         writeln!(out)?;
     }
     writeln!(out, "{}", heading(totals(pruning)))?;
@@ -160,7 +162,8 @@ pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool) -> io::Result<()>
 fn totals(pruning: &Pruning) -> String {
     let of = |end: &PruneEnd| pruning.number(|other| other == end);
     let (to_delete, deleted) = (of(&PruneEnd::ToDelete), of(&PruneEnd::Deleted));
-    match (pruning.dry_run, to_delete, deleted) {
+    let untouched = pruning.number(|end| !matches!(end, PruneEnd::ToDelete | PruneEnd::Kept { .. })) == 0;
+    match (untouched, to_delete, deleted) {
         (true, 0, _) => "Nothing to delete.".to_owned(),
         (true, number, _) => format!("{} to delete.", count(number, "ConfigMap")),
         (false, 0, number) => format!("Deleted: {}.", count(number, "ConfigMap")),

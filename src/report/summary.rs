@@ -236,9 +236,9 @@ pub(super) fn way_after(pauses: &[(&PoolName, usize, &Pause)]) -> String {
 }
 
 /// How to go on after these stops, each way once.
-pub(super) fn ways_on(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<&'static str> {
+pub(super) fn ways_on(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
     let mut ways = Vec::new();
-    for way in stops.iter().filter_map(|(_, reason)| explain::way_on(reason)) {
+    for way in stops.iter().filter_map(|(pools, reason)| explain::way_on(pools, reason)) {
         if !ways.contains(&way) {
             ways.push(way);
         }

@@ -79,6 +79,8 @@ pub enum Side {
     },
     /// The files as they lie in the folder.
     WorkingTree,
+    /// The configuration that nodes were provisioned with, whatever a repository says.
+    Local,
     /// What the nodes of the cluster run.
     Cluster,
 }
@@ -115,8 +117,10 @@ pub struct PoolReview {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Scope {
-    /// The labels of its nodes, as kubectl's `--selector` takes them; `<everything>` for all nodes.
-    pub selector: String,
+    /// The labels of its nodes, as kubectl's `--selector` takes them; `<everything>` for all nodes. Unset where they are
+    /// known by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
     /// How many nodes may be unavailable at once: a number, or a percentage of the pool.
     pub max_unavailable: String,
     /// The nodes that go first, and how long they are watched; unset without canaries.

@@ -89,7 +89,7 @@ pub(super) fn changes(old: Option<&Pool>, new: Option<&Pool>) -> Vec<Setting> {
 /// Which nodes a pool has, and how they are changed.
 pub(super) fn scope(pool: &Pool) -> Scope {
     Scope {
-        selector: pool.named.as_ref().map_or_else(|| pool.selector.to_string(), |_| "<by name>".to_owned()),
+        selector: pool.named.is_none().then(|| pool.selector.to_string()),
         max_unavailable: max_unavailable(pool.policy.max_unavailable),
         canary: pool.policy.canary.map(canary),
     }

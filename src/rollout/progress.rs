@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::StopReason;
 use crate::contract::ConfigSource;
 use crate::judge::{Failure, Target, Waiting};
+use crate::kubelet::risk::Class;
 use crate::names::{NodeName, PoolName};
 
 /// One thing that happened.
@@ -73,6 +74,16 @@ pub enum Progress {
         /// What it points at again.
         to: Option<ConfigSource>,
     },
+    /// A node was to be pointed back and is not: it runs its target, and the way back does more to running pods than its pool
+    /// allows.
+    NotRolledBack {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// What the way back needs.
+        needs: Class,
+    },
     /// Somebody else changed a node; it is left as it is now.
     Changed {
         /// The pool.
@@ -122,6 +133,7 @@ impl Progress {
             | Self::Failed { pool, .. }
             | Self::Refused { pool, .. }
             | Self::RolledBack { pool, .. }
+            | Self::NotRolledBack { pool, .. }
             | Self::Changed { pool, .. }
             | Self::Gone { pool, .. }
             | Self::Soaking { pool, .. }

@@ -22,6 +22,7 @@ use super::nodes::{self, CreateError, NodeSpec};
 use super::simulated::SimulatedNodes;
 use crate::agent::state::Settings;
 use crate::clock;
+use crate::install;
 use crate::nodeconfig;
 
 /// How many Nodes are created at a time.
@@ -153,7 +154,7 @@ impl Embedded {
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&options.faults)).collect();
         nodes::create(&client, specs, clock::now(), options.images, CREATED_AT_A_TIME).await?;
         let nodes = if agents {
-            install(&api)?;
+            install_into(&api)?;
             let options = AgentOptions {
                 speed: options.speed,
                 seed: options.seed,
@@ -251,13 +252,17 @@ impl Embedded {
     }
 }
 
-/// What `nodecfg install` puts on a cluster, as far as it shows here: the definition of NodeConfig and the namespace of
-/// nodecfg.
-fn install(api: &Api) -> Result<(), SandboxError> {
+/// What `nodecfg install` puts on a cluster, as far as it shows here: the namespace of nodecfg, the definition of NodeConfig, and
+/// the policy for agents, which is stored and not judged by.
+fn install_into(api: &Api) -> Result<(), SandboxError> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    let [policy, bound] = install::own_status_only();
+    let admission = "admissionregistration.k8s.io";
     let objects = [
         ("", "namespaces", namespace),
         ("apiextensions.k8s.io", "customresourcedefinitions", nodeconfig::definition()),
+        (admission, "validatingadmissionpolicies", policy),
+        (admission, "validatingadmissionpolicybindings", bound),
     ];
     for (group, resource, object) in objects {
         let made = api.create(group, resource, "", object, "nodecfg-install");

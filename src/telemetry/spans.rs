@@ -121,6 +121,10 @@ impl Rollout {
                     tracing::info!(target: TARGET, parent: span, "rolled back");
                 }
             }
+            Progress::NotRolledBack { pool, node, needs } => {
+                let Some(span) = self.node(pool, node) else { return };
+                tracing::info!(target: TARGET, parent: &span, needs = %needs, "not pointed back");
+            }
             Progress::Soaking { pool, .. } => self.soak(pool, true),
             Progress::Soaked { pool } => self.soak(pool, false),
             Progress::Stopped { pool, reason } => {

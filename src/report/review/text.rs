@@ -219,6 +219,7 @@ fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool
     if pool.rollout.is_none() && pool.changes_nodes() && pool.change != PoolChange::Removed {
         let Scope { selector, max_unavailable, canary } = &pool.scope;
         let canary = canary.as_ref().map_or_else(String::new, |canary| format!(", canary: {canary}"));
+        let selector = selector.as_deref().unwrap_or("by name");
         page.prose(2, &format!("nodes: {selector}, at most {max_unavailable} unavailable at a time{canary}"), plain)?;
     }
     write_settings(page, pool)?;

@@ -23,6 +23,7 @@ pub(super) fn at(side: &Side) -> String {
     match side {
         Side::Revision { .. } => format!("at {}", self::side(side)),
         Side::WorkingTree => "in the working tree".to_owned(),
+        Side::Local => "in the local configuration".to_owned(),
         Side::Cluster => "in the cluster".to_owned(),
     }
 }
@@ -35,6 +36,7 @@ pub(in crate::report) fn side(side: &Side) -> String {
         }
         Side::Revision { commit, .. } => format!("commit {}", commit.short()),
         Side::WorkingTree => "the working tree".to_owned(),
+        Side::Local => "the local configuration".to_owned(),
         Side::Cluster => "the cluster".to_owned(),
     }
 }

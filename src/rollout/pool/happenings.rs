@@ -74,13 +74,18 @@ impl PoolRun {
         // Whether the patch that was sent had arrived may have been all that was open.
         let may_assign = |patch: &Patch| may_retry && (!self.mode.as_reviewed || planned.as_ref() == Some(patch));
         match decision {
-            Some(Decision::Step(Step { action: Action::Assign { patch }, from, was_ready, can_return, .. }))
-                if may_assign(&patch) =>
-            {
+            Some(Decision::Step(Step {
+                action: Action::Assign { patch },
+                from,
+                was_ready,
+                can_return,
+                back_needs,
+                ..
+            })) if may_assign(&patch) => {
                 context.commands.push(Command::Assign(name, patch.clone()));
                 self.nodes.update(number, |node| {
                     (node.from, node.patch) = (from, Some(patch));
-                    (node.was_ready, node.can_return) = (was_ready, can_return);
+                    (node.was_ready, node.can_return, node.back_needs) = (was_ready, can_return, back_needs);
                 });
             }
             // Our own patch, answered to nobody, or somebody who wanted the same.
@@ -131,6 +136,7 @@ impl PoolRun {
         }
         let healthy = is_available(seen);
         let on_target = self.target.is_named_by(seen.source.as_ref());
+        let runs_target = self.target.is_named_by(seen.status.active.as_ref());
         let Some(node) = self.nodes.get(number) else { return };
         let (phase, left_target) = (node.phase.clone(), node.seen_on_target && !on_target);
         let has_back = node.may_return() && seen.source == node.from;
@@ -138,6 +144,7 @@ impl PoolRun {
             node.ready = seen.ready == Readiness::Ready;
             node.healthy = healthy;
             node.seen_on_target |= on_target;
+            node.runs_target = Some(runs_target);
         });
         match phase {
             Phase::Pending if !healthy && self.opened(number) => self.free.push_back(number),
@@ -159,7 +166,13 @@ impl PoolRun {
                 self.assigned(number, context);
                 self.judge_watched(number, seen, context.now, context);
             }
-            Phase::Watching { since } => self.judge_watched(number, seen, since, context),
+            Phase::Watching { since } => {
+                // Seen for the first time since it was to be pointed back.
+                if self.taking_back && on_target {
+                    self.return_node(number, context);
+                }
+                self.judge_watched(number, seen, since, context);
+            }
             Phase::Converged { .. } => self.judge_converged(number, seen, context),
             _ => {}
         }
@@ -235,14 +248,10 @@ impl PoolRun {
         let Some(node) = self.nodes.get(number) else { return };
         context.tell(Progress::Failed { pool: self.name.clone(), node: node.name.clone(), failure: failure.clone() });
         let group = node.group;
-        let rollback = if (self.mode.rollback_on_failure || self.taking_back) && node.may_return() {
-            let patch = back_patch(&self.target, node.from.as_ref());
-            context.commands.push(Command::RollBack(node.name.clone(), patch));
-            Rollback::Asked
-        } else {
-            Rollback::No
-        };
-        self.nodes.set(number, Phase::Failed { failure, seconds: waited.as_secs_f64(), rollback });
+        self.nodes.set(number, Phase::Failed { failure, seconds: waited.as_secs_f64(), rollback: Rollback::No });
+        if self.mode.rollback_on_failure || self.taking_back {
+            self.return_node(number, context);
+        }
         if self.nodes.get(number).is_some_and(Tracked::was_down) {
             self.replace_canary(number);
         } else if self.mode.assign {
@@ -260,6 +269,13 @@ impl PoolRun {
             }
             _ => return,
         };
+        if let Some(needs) = node.held_by() {
+            if !node.stays && node.runs_target == Some(true) {
+                context.tell(Progress::NotRolledBack { pool: self.name.clone(), node: node.name.clone(), needs });
+                self.nodes.update(number, |node| node.stays = true);
+            }
+            return;
+        }
         let patch = back_patch(&self.target, node.from.as_ref());
         context.commands.push(Command::RollBack(node.name.clone(), patch));
         self.nodes.set(number, phase);

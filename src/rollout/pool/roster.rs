@@ -8,6 +8,7 @@ use json_patch::Patch;
 
 use crate::contract::ConfigSource;
 use crate::judge::{Failure, Target, Waiting};
+use crate::kubelet::risk::Class;
 use crate::names::NodeName;
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
@@ -70,6 +71,12 @@ pub(super) struct Tracked {
     pub(super) healthy: bool,
     /// Whether it could be pointed back at what it had.
     pub(super) can_return: bool,
+    /// What pointing it back needs while it runs the target, when its pool does not allow that.
+    pub(super) back_needs: Option<Class>,
+    /// Whether it runs the target, as last seen. Unset: it was not seen since the plan was made.
+    pub(super) runs_target: Option<bool>,
+    /// Whether it was told that it is not pointed back.
+    pub(super) stays: bool,
     /// Whether the watch has shown it pointing at the target: only then does another source mean somebody else's change,
     /// and not an event from before the assignment.
     pub(super) seen_on_target: bool,
@@ -97,6 +104,11 @@ impl Tracked {
     /// Whether this rollout has assigned it, and what it had before can be had again.
     pub(super) fn may_return(&self) -> bool {
         self.patch.is_some() && self.can_return
+    }
+
+    /// What keeps it from being pointed back now: going back costs its pods nothing as long as it runs what it had.
+    pub(super) fn held_by(&self) -> Option<Class> {
+        self.back_needs.filter(|_| self.runs_target != Some(false))
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -131,6 +143,9 @@ impl Tracked {
             ready: !left.unavailable,
             healthy: !left.unavailable,
             can_return: false,
+            back_needs: None,
+            runs_target: None,
+            stays: false,
             seen_on_target: left.why == Why::Converged,
             waiting: Waiting::NotAssigned,
             replans: 0,
@@ -157,6 +172,9 @@ impl Tracked {
             ready: step.was_ready,
             healthy: step.available,
             can_return: step.can_return,
+            back_needs: step.back_needs,
+            runs_target: None,
+            stays: false,
             seen_on_target: awaited,
             waiting: waiting.unwrap_or(before),
             replans: 0,

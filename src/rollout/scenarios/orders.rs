@@ -1,12 +1,13 @@
 //! Rollouts that people stop, pause or take back, told step by step.
 
-use super::{ASSIGN, Story, three};
+use super::{ASSIGN, Mode, Story, three};
 use crate::contract::ConfigSource;
 use crate::judge::Failure;
+use crate::kubelet::risk::Class;
 use crate::names::NodeName;
-use crate::observed::{Node, Observed};
+use crate::observed::{Node, Observed, Readiness};
 use crate::plan::fixtures::{
-    fetched, namespace, node, node_name, observed, on, policy, pool_name, rendered, with_config_map,
+    fetched, namespace, node, node_name, observed, on, policy, pool_name, refusing, rendered, with_config_map,
 };
 use crate::rollout::machine::Input;
 use crate::rollout::progress::Progress;
@@ -184,4 +185,69 @@ fn a_pause_stops_one_pool_and_no_other() {
     assert!(story.converge("n2").is_empty());
     assert_eq!((story.stopped(), story.end("n3")), (Some(paused()), End::NotStarted));
     assert!(story.machine.is_finished());
+}
+
+/// What has fewer pods than the target: going there restarts the kubelet, going back needs a drain.
+fn smaller() -> ConfigSource {
+    rendered("a", 30).source(&namespace())
+}
+
+/// Three nodes on it.
+fn small() -> Observed {
+    let mut cluster = observed(three().map(|node| on(node, &smaller())));
+    with_config_map(&mut cluster, "a", &rendered("a", 30));
+    cluster.contents.extend([fetched(&smaller(), &rendered("a", 30).canonical, true)]);
+    cluster
+}
+
+fn not_pointed_back(name: &str) -> Progress {
+    Progress::NotRolledBack { pool: pool_name("a"), node: node_name(name), needs: Class::Drain }
+}
+
+#[test]
+fn nobody_is_taken_back_by_a_way_that_the_pool_does_not_allow() {
+    let running = |name| Node { ready: Readiness::NotReady, ..on(node(name, "a"), &Story::target()) };
+    for (allowed, back) in [(Class::Restart, false), (Class::Drain, true)] {
+        let mut policy = policy(1);
+        policy.allow_disruption = allowed;
+        let mut story = Story::over(small(), policy, ASSIGN);
+        story.tell(Input::Start);
+        story.tell(Input::Assigned(node_name("n1")));
+        // It runs the new configuration, and is not Ready yet.
+        story.tell(Input::Observed(Box::new(running("n1"))));
+        story.tell(Input::TakeBack(aborted()));
+        assert_eq!(story.rolled_back.contains(&node_name("n1")), back);
+        assert_eq!(story.told.contains(&not_pointed_back("n1")), !back, "{:?}", story.told);
+    }
+}
+
+#[test]
+fn who_does_not_run_the_target_yet_may_go_back_whatever_the_way_back_needs() {
+    let mut story = Story::over(small(), policy(1), ASSIGN);
+    story.tell(Input::Start);
+    story.tell(Input::Assigned(node_name("n1")));
+    story.tell(Input::TakeBack(aborted()));
+    assert!(story.rolled_back.is_empty(), "nobody has seen what it runs");
+    let waiting = Node { source: Some(Story::target()), ..on(node("n1", "a"), &smaller()) };
+    story.tell(Input::Observed(Box::new(waiting)));
+    assert_eq!(story.rolled_back, [node_name("n1")]);
+    assert!(!story.told.contains(&not_pointed_back("n1")));
+}
+
+#[test]
+fn who_failed_while_running_the_target_is_not_rolled_back_into_a_drain() {
+    for (runs_it, expected) in [(true, 0), (false, 1)] {
+        let mut story = Story::over(small(), policy(1), Mode { rollback_on_failure: true, ..ASSIGN });
+        story.tell(Input::Start);
+        story.tell(Input::Assigned(node_name("n1")));
+        let seen = if runs_it {
+            Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Story::target()) }
+        } else {
+            refusing(node("n1", "a"), &Story::target(), crate::contract::error_text::VALIDATE)
+        };
+        story.tell(Input::Observed(Box::new(seen)));
+        story.wait(300);
+        assert!(matches!(story.end("n1"), End::Failed { .. }));
+        assert_eq!(story.rolled_back.len(), expected);
+    }
 }

@@ -70,7 +70,11 @@ fn is_shown(pool: &PoolReview) -> bool {
 
 /// The verdict, and what was compared.
 fn head(review: &Review) -> String {
-    let subject = if review.from == Side::Cluster { "Syncing this" } else { "Merging this" };
+    let subject = match (&review.from, &review.to) {
+        (_, Side::Local) => "Resetting",
+        (Side::Cluster, _) => "Syncing this",
+        _ => "Merging this",
+    };
     let mut head = format!("**{subject} {}.**\n\n{}\n", prose(&words::verdict(review)), compared(review));
     for setting in &review.settings {
         let value = |value: &Option<String>| value.as_ref().map_or_else(|| "–".to_owned(), |value| code(value));
@@ -100,6 +104,7 @@ fn side(side: &Side) -> String {
         }
         Side::Revision { commit, .. } => format!("`{}`", commit.short()),
         Side::WorkingTree => "the working tree".to_owned(),
+        Side::Local => "the local configuration".to_owned(),
         Side::Cluster => "the cluster".to_owned(),
     }
 }
@@ -206,6 +211,6 @@ fn foot(review: &Review) -> String {
 fn way_to_all(review: &Review) -> String {
     match &review.from {
         Side::Revision { commit, .. } => format!("nodecfg diff --against {}", commit.short()),
-        Side::WorkingTree | Side::Cluster => "nodecfg diff".to_owned(),
+        Side::WorkingTree | Side::Local | Side::Cluster => "nodecfg diff".to_owned(),
     }
 }

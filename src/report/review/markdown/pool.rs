@@ -196,8 +196,11 @@ fn write_scope(text: &mut String, pool: &PoolReview) {
     }
     let Scope { selector, max_unavailable, canary } = &pool.scope;
     let canary = canary.as_ref().map_or_else(String::new, |canary| format!(", after a canary ({canary})"));
-    let selector = code(&words::clipped(selector, 500));
-    text.push_str(&format!("Nodes: those labelled {selector}, at most {max_unavailable} at a time{canary}.\n\n"));
+    let nodes = selector.as_ref().map_or_else(
+        || "known by name".to_owned(),
+        |selector| format!("those labelled {}", code(&words::clipped(selector, 500))),
+    );
+    text.push_str(&format!("Nodes: {nodes}, at most {max_unavailable} at a time{canary}.\n\n"));
 }
 
 fn write_config_map(text: &mut String, review: &Review, pool: &PoolReview) {
