@@ -2,12 +2,16 @@
 //!
 //! Whatever comes from a cluster, a node, a commit or a command line passes through here before people read it.
 
-/// Whether a character is not seen, or does something to others: controls, formats, separators other than spaces, what
+/// Whether a character is not seen, or does something to others: controls, formats, ends of lines, what
 /// stands for nothing yet, and letters that are blank.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
+    }
+    if c.is_whitespace() {
+        // Other spaces are blank, and do nothing; these end lines.
+        return matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}');
     }
     matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}')
         || matches!(c, '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
@@ -23,12 +27,12 @@ pub fn one_line(text: &str) -> String {
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A text whose lines stay lines; every other blank is a space.
+/// A text whose lines stay lines; controls are spaces.
 #[must_use]
 pub fn lines(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' => Some('\n'),
-        c if c.is_control() || c.is_whitespace() => Some(' '),
+        c if c.is_control() => Some(' '),
         c => (!is_hidden(c)).then_some(c),
     };
     text.chars().filter_map(shown).collect()
@@ -90,6 +94,8 @@ mod tests {
             assert_eq!(one_line(text), text);
             assert_eq!(escaped(text), text);
         }
+        assert_eq!(escaped("1\u{a0}node"), "1\\u{a0}node");
+        assert!(!is_hidden('\u{a0}'));
         assert_eq!(lines("first\n  - second\tthird"), "first\n  - second third");
     }
 

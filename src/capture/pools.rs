@@ -81,7 +81,8 @@ pub fn sort(nodes: &BTreeMap<NodeName, Node>, label: Option<&str>) -> (String, V
 }
 
 fn by_label(node: &Node, key: &str) -> Picks {
-    match node.labels.get(key).filter(|value| !value.is_empty()) {
+    // An empty value is one, too: the label is there, and `DoesNotExist` would not select the node.
+    match node.labels.get(key) {
         Some(value) => match PoolName::new(value.as_str()) {
             Ok(name) if key == POOL_LABEL => Picks::ByName(name),
             _ => Picks::Label(key.to_owned(), value.clone()),
@@ -122,6 +123,7 @@ fn named(picks: &Picks, alone: bool, taken: &mut BTreeSet<PoolName>) -> Option<P
             taken.insert(name.clone());
             return Some(name.clone());
         }
+        Picks::Label(_, value) if value.is_empty() => "unnamed".to_owned(),
         Picks::Label(_, value) => value.clone(),
         Picks::Marked(role, _) => role.trim_start_matches(ROLE).to_owned(),
         Picks::Without(keys) if keys.iter().any(|key| key.starts_with(ROLE)) => "workers".to_owned(),
@@ -176,6 +178,14 @@ mod tests {
         );
         assert_eq!(key, "eks.amazonaws.com/nodegroup");
         assert_eq!(pools, [pool("big-one", &["a"]), pool("big-one-2", &["b"]), pool("others", &["c"])]);
+    }
+
+    #[test]
+    fn an_empty_value_makes_a_pool_of_its_own() {
+        let all: &[(&str, &[(&str, &str)])] = &[("a", &[(POOL_LABEL, "x")]), ("b", &[(POOL_LABEL, "")]), ("c", &[])];
+        assert_eq!(sorted(all, None).1, [pool("others", &["c"]), pool("unnamed", &["b"]), pool("x", &["a"])]);
+        let (_, groups) = sort(&nodes(all), None);
+        assert_eq!(groups[1].picks, Picks::Label(POOL_LABEL.to_owned(), String::new()));
     }
 
     #[test]

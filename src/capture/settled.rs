@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::starter::{Runs, Start, StarterPool, start};
+use super::starter::{Runs, Start, StarterPool, start, without_secrets};
 use crate::contract::ConfigSource;
 use crate::desired::{Checks, ContentHash, Desired, Kubelets, build};
 use crate::document::Document;
@@ -82,7 +82,7 @@ pub fn runs(nodes: &[&Node], observed: &Observed) -> (Runs, Vec<String>) {
     } else {
         vec![format!("Its nodes do not all run the same: {}.", told.collect::<Vec<_>>().join(", "))]
     };
-    (runs, doubts)
+    without_secrets(runs, doubts)
 }
 
 fn number(nodes: usize) -> String {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::agreement::Common;
 use super::pools::{Group, Picks};
+use super::taken::secret_fields;
 use super::words::{comments, say_the_same, wrapped};
 use super::{kubelet_file, names};
 use crate::desired::{FLEET_FILE, POOL_LABEL};
@@ -50,6 +51,24 @@ const LOCAL: &str = r"  kubelet:
     # this line is removed: then nodecfg rolls it out, and the pool is yours.
     local: true
 ";
+
+/// What is written of nodes whose ConfigMap may hold secrets: nothing, and why. Left to itself, such a pool is paused, and its
+/// nodes keep what they run.
+#[must_use]
+pub(super) fn without_secrets(runs: Runs, mut doubts: Vec<String>) -> (Runs, Vec<String>) {
+    let Runs::Content(text) = &runs else { return (runs, doubts) };
+    let fields = secret_fields(text);
+    if fields.is_empty() {
+        return (runs, doubts);
+    }
+    doubts.push(format!(
+        "What their ConfigMap holds is not written down: {} may hold a secret, which does not belong into git. Take the rest \
+         into kubelet.yaml (nodecfg capture --write leaves secrets out), give the nodes their static pods by staticPodPath or \
+         a URL without credentials, and remove local and paused.",
+        fields.join(", ")
+    ));
+    (Runs::Local, doubts)
+}
 
 /// The files for these pools.
 #[must_use]
@@ -258,6 +277,31 @@ mod tests {
             matches!(by_name("c").target, PoolTarget::Local) && matches!(by_name("a").target, PoolTarget::Config(_))
         );
         assert_eq!(start.files["pools/a/kubelet.yaml"], content);
+    }
+
+    #[test]
+    fn secrets_of_a_config_map_are_in_no_file() {
+        let header = "kind: KubeletConfiguration\nstaticPodURLHeader:\n  X-Token: [s3cr3t]\n".to_owned();
+        let (runs, doubts) = without_secrets(Runs::Content(header), Vec::new());
+        let doubts: Vec<&str> = doubts.iter().map(String::as_str).collect();
+        let picks = Picks::ByName(PoolName::new("a").unwrap());
+        let start = start(&FleetName::new("prod").unwrap(), None, &[pool("a", picks, runs, &doubts)]);
+        let all = format!("{:?}", start.files);
+        assert!(!all.contains("s3cr3t") && all.contains("staticPodURLHeader"), "{all}");
+        let pool = &built(&start).pools[&PoolName::new("a").unwrap()];
+        assert!(pool.policy.paused && matches!(pool.target, PoolTarget::Local));
+        let plain = Runs::Content("maxPods: 1\n".to_owned());
+        assert_eq!(without_secrets(plain.clone(), Vec::new()), (plain, Vec::new()));
+    }
+
+    #[test]
+    fn nodes_with_an_empty_label_are_selected_by_it() {
+        let picks = Picks::Label("x.io/pool".to_owned(), String::new());
+        let start = start(&FleetName::new("prod").unwrap(), None, &[pool("a", picks, Runs::Local, &[])]);
+        let selector = &built(&start).pools[&PoolName::new("a").unwrap()].selector;
+        let labels =
+            |value: Option<&str>| value.map(|value| ("x.io/pool".to_owned(), value.to_owned())).into_iter().collect();
+        assert_eq!([Some(""), Some("y"), None].map(|value| selector.matches(&labels(value))), [true, false, false]);
     }
 
     #[test]

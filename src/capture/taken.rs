@@ -99,6 +99,25 @@ impl Taken {
     }
 }
 
+/// The fields of a text in which secrets may stand: as values, or in what is only a comment.
+#[must_use]
+pub(super) fn secret_fields(text: &str) -> Vec<&'static str> {
+    let content = Document::parse("configuration", text).document.map(|document| document.to_json());
+    let fields = content.as_ref().and_then(Json::as_object);
+    let in_words = !secrets::lines(text).is_empty();
+    let lower = text.to_ascii_lowercase();
+    let held = |name: &str| {
+        let same = |(field, value): (&String, &Json)| field.eq_ignore_ascii_case(name) && is_secret(field, value);
+        fields.is_some_and(|fields| fields.iter().any(same)) || (in_words && lower.contains(&name.to_ascii_lowercase()))
+    };
+    // Where the one is named, the other's name is found in it.
+    let mut found: Vec<&'static str> = secrets::SECRET.into_iter().filter(|name| held(name)).collect();
+    if found.is_empty() && held(secrets::URL) {
+        found.push(secrets::URL);
+    }
+    found
+}
+
 fn is_secret(field: &str, value: &Json) -> bool {
     let text = value.as_str().unwrap_or_default();
     secrets::is_secret(field) || secrets::shown(field, text) != text
@@ -120,7 +139,12 @@ fn without_empty_structs(map: &mut Map<String, Json>, parent: &str) {
 #[must_use]
 pub fn to_yaml(configuration: &Map<String, Json>) -> Option<String> {
     let text = serde_json::to_string(configuration).ok()?;
-    let meant = Document::parse("configz", &text).document?.canonical();
+    let parsed = Document::parse("configz", &text);
+    // Of what is nested too deep, the rest would be left.
+    if parsed.findings.iter().any(|finding| finding.code == "too-deep") {
+        return None;
+    }
+    let meant = parsed.document?.canonical();
     let read = Document::parse("kubelet.yaml", &meant).document?.canonical();
     (read == meant).then_some(meant)
 }
@@ -161,6 +185,26 @@ mod tests {
         assert_eq!(taken.configuration["evictionHard"], json!({}));
         assert_eq!(taken.configuration["enforceNodeAllocatable"], json!([]));
         assert_eq!(taken.configuration.get("clusterDNS"), None);
+    }
+
+    #[test]
+    fn texts_with_secrets_are_known_by_value_and_by_word() {
+        for (text, fields) in [
+            ("staticPodURLHeader:\n  X-Token: [s3cr3t]\n", &["staticPodURLHeader"][..]),
+            ("\"static\\x50odURLHeader\": {X-Token: [s3cr3t]}\n", &["staticPodURLHeader"]),
+            ("maxPods: 1\n# staticPodURLHeader: {X-Token: [s3cr3t]}\n", &["staticPodURLHeader"]),
+            ("staticPodURL:\n  https://u:p@host/pods\n", &["staticPodURL"]),
+            ("staticPodURL: https://host/pods\n", &[]),
+            ("maxPods: 1\n", &[]),
+        ] {
+            assert_eq!(secret_fields(text), fields, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_deep_for_a_file_is_in_none() {
+        let deep = (0..100).fold(json!(1), |inner, _| json!({"a": inner}));
+        assert_eq!(to_yaml(json!({"maxPods": 1, "evictionHard": deep}).as_object().unwrap()), None);
     }
 
     #[test]

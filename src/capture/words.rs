@@ -153,7 +153,7 @@ mod tests {
         let difference = Difference { field: hostile, shares: vec![share] };
         all.differences = vec![difference; 1000];
         let lines = remarks(&all, 78);
-        assert_eq!(lines.len(), 2 * TOLD + 1);
+        assert_eq!(lines.len(), 3 * TOLD + 1);
         assert_eq!(lines.last().map(String::as_str), Some("800 more fields differ."));
         for line in &lines {
             assert!(line.chars().count() < 300 && !line.chars().any(crate::printable::is_hidden), "{line:?}");

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::cluster_args::{ClusterArgs, label_keys};
 use super::repository_args::RepositoryArgs;
 use super::{Exit, Failure, Terminal};
-use crate::capture::{Common, Taken, captured_pool, common, kubelet_file, names, remarks, without_defaults};
-use crate::cluster::{ClusterError, ClusterReader, LabelKeys};
+use crate::capture::{Common, Taken, captured_pool, common, kubelet_file, names, remarks, to_yaml, without_defaults};
+use crate::cluster::{ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
 use crate::desired::{LabelSelector, POOL_LABEL, parse_selector};
 use crate::kubelet::Minor;
 use crate::names::{NodeName, PoolName};
@@ -89,6 +89,9 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         return Err(Failure::Nodes(errors.into_iter().map(|(_, error)| error).collect()));
     }
     let common = common(&taken);
+    // Before anything is written: a file is never replaced by none.
+    let text = kubelet_file(&common, &heading(&common, &chosen))
+        .ok_or_else(|| Failure::Nodes(common.nodes.iter().map(beyond).collect()))?;
     if human {
         for (_, error) in &errors {
             findings::message(&mut terminal.err, &error.to_string(), &error.help())?;
@@ -103,18 +106,17 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         }
     }
     let written = match (&args.write, &pool) {
-        (Some(folder), Some(pool)) => {
-            write(folder, pool, &common, &chosen, args.pool.is_none() && args.into.is_some())?
-        }
+        (Some(folder), Some(pool)) => write(folder, pool, text.clone(), args.pool.is_none() && args.into.is_some())?,
         _ => Vec::new(),
     };
-    show(&common, &chosen, errors.iter().map(failed).collect(), written, format, terminal)?;
+    show(&common, &chosen, &text, errors.iter().map(failed).collect(), written, format, terminal)?;
     Ok(if errors.is_empty() { Exit::Done } else { Exit::Cluster })
 }
 
 fn show(
     common: &Common,
     chosen: &Chosen,
+    text: &str,
     failed: Vec<Failed>,
     written: Vec<String>,
     format: Format,
@@ -122,10 +124,7 @@ fn show(
 ) -> Result<(), Failure> {
     let capture = Capture::of(common, chosen.of, failed, written);
     match format {
-        Format::Text if capture.written.is_empty() => {
-            let text = kubelet_file(common, &heading(common, chosen)).unwrap_or_default();
-            write!(terminal.out, "{text}")?;
-        }
+        Format::Text if capture.written.is_empty() => write!(terminal.out, "{text}")?,
         Format::Text => {
             for file in &capture.written {
                 writeln!(terminal.out, "wrote {file}")?;
@@ -173,12 +172,21 @@ pub(super) async fn take(
                     }
                     (false, _) => {}
                 }
-                taken.push(one);
+                match to_yaml(&one.configuration) {
+                    Some(_) => taken.push(one),
+                    None => errors.push((node.clone(), beyond(&node))),
+                }
             }
             Err(error) => errors.push((node, error)),
         }
     }
     (taken, errors)
+}
+
+/// What a kubelet says that it runs, and no file can hold.
+fn beyond(node: &NodeName) -> ClusterError {
+    let operation = Box::new(Operation::on(Verb::Get, Resource::Configz, None, node.as_str()));
+    ClusterError::Unexpected { operation, message: "it is larger or deeper than a kubelet.yaml may be".to_owned() }
 }
 
 impl Args {
@@ -286,13 +294,7 @@ fn refuse_to_replace(folder: &Path, pool: &PoolName, force: bool) -> Result<(), 
     Ok(())
 }
 
-fn write(
-    folder: &Path,
-    pool: &PoolName,
-    common: &Common,
-    chosen: &Chosen,
-    named: bool,
-) -> Result<Vec<String>, Failure> {
+fn write(folder: &Path, pool: &PoolName, text: String, named: bool) -> Result<Vec<String>, Failure> {
     let of_pool = folder.join("pools").join(pool.as_str());
     let cannot = |path: &Path, error: std::io::Error| {
         Failure::usage(
@@ -301,7 +303,6 @@ fn write(
         )
     };
     std::fs::create_dir_all(&of_pool).map_err(|error| cannot(&of_pool, error))?;
-    let text = kubelet_file(common, &heading(common, chosen)).unwrap_or_default();
     let mut files = vec![("kubelet.yaml", text)];
     if !of_pool.join("pool.yaml").exists() {
         files.insert(0, ("pool.yaml", captured_pool(pool, named)));

@@ -15,6 +15,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use super::cluster_args::ClusterArgs;
 use super::{Cli, man};
 use crate::cluster::{Binding, ClusterReader, LabelKeys};
+use crate::names::PoolName;
 
 /// How long the cluster may take to answer.
 const LIMIT: Duration = Duration::from_millis(1500);
@@ -72,6 +73,8 @@ fn pools_around(folder: &Path) -> BTreeSet<String> {
         .filter_map(Result::ok)
         .filter(|pool| ["pool.yaml", "kubelet.yaml"].iter().any(|file| pool.path().join(file).is_file()))
         .filter_map(|pool| pool.file_name().into_string().ok())
+        // Other folders are no pools, and a shell may take their names for more than names.
+        .filter(|name| PoolName::new(name.as_str()).is_ok())
         .collect()
 }
 
@@ -151,7 +154,7 @@ mod tests {
     #[test]
     fn pools_are_those_with_a_file_of_the_repository_around() {
         let folder = tempfile::tempdir().unwrap();
-        for pool in ["gpu", "general"] {
+        for pool in ["gpu", "general", "$(id)", "`id`", "a b", "-n", "a;id", "\u{202e}a"] {
             std::fs::create_dir_all(folder.path().join("pools").join(pool)).unwrap();
             std::fs::write(folder.path().join("pools").join(pool).join("pool.yaml"), "").unwrap();
         }

@@ -396,6 +396,9 @@ impl ClusterError {
             Self::KubeletSilent { .. } => "its configuration says enableDebuggingHandlers: false, which turns configz off. Take \
                 the file that the kubelet was started with (--config, often /var/lib/kubelet/config.yaml), or another node"
                 .to_owned(),
+            Self::Unexpected { operation, .. } if operation.resource == Resource::Configz => {
+                "no kubelet that is well answers like that: look at the node, and capture another one".to_owned()
+            }
             Self::Unexpected { .. } => {
                 "check that the kubeconfig points at a Kubernetes API server and not at a proxy's login page".to_owned()
             }

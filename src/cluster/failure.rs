@@ -12,6 +12,12 @@ use super::configz;
 use super::error::{ClusterError, Unreachable};
 use super::operation::{Operation, Resource, Verb};
 use super::retry::Setback;
+use crate::printable;
+
+/// How much is kept of a Status's message, in characters: the API server tells all that is wrong with an object in one.
+const LONGEST_MESSAGE: usize = 10_000;
+/// How much is kept of its shorter words, in characters; names of objects have up to 253.
+const LONGEST_NAME: usize = 300;
 
 /// How one attempt failed.
 #[derive(Debug)]
@@ -50,14 +56,26 @@ pub(super) struct Details {
 
 impl Status {
     /// Reads an error answer. What is no Status (a proxy's page, the API server's plain `404 page not found`) becomes one
-    /// without a reason, with the beginning of its text as message.
+    /// without a reason, with the beginning of its text as message. Kubelets and proxies answer here, too: their words are cut,
+    /// and steer no terminal.
     pub(super) fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Self>(body) {
-            Ok(status) if status.message.is_some() || status.reason.is_some() => status,
+            Ok(status) if status.message.is_some() || status.reason.is_some() => status.cleaned(),
             _ => {
-                let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
+                let text: String = printable::lines(String::from_utf8_lossy(body).trim()).chars().take(200).collect();
                 Self { message: Some(text), ..Self::default() }
             }
+        }
+    }
+
+    fn cleaned(self) -> Self {
+        let short = |text: String| printable::at_most(&printable::one_line(&text), LONGEST_NAME);
+        let clean = |details: Details| Details { kind: details.kind.map(short), name: details.name.map(short) };
+        Self {
+            reason: self.reason.map(short),
+            message: self.message.map(|text| printable::at_most(&printable::lines(&text), LONGEST_MESSAGE)),
+            code: self.code,
+            details: self.details.map(clean),
         }
     }
 }

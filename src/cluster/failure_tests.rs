@@ -109,3 +109,17 @@ fn a_status_of_any_shape_is_read() {
     assert_eq!(read(r#"{"error":"x"}"#), (None, Some(r#"{"error":"x"}"#.to_owned())));
     assert_eq!(read(&"x".repeat(1000)).1.map(|text| text.len()), Some(200));
 }
+
+#[test]
+fn the_words_of_a_status_steer_no_terminal() {
+    const HOSTILE: &str = "no\u{1b}]52;c;eA==\u{7}\u{9b}2J\u{202e}\u{200b}!\nway";
+    let structured =
+        json!({"reason": HOSTILE, "message": HOSTILE.repeat(1000), "details": {"name": HOSTILE, "kind": HOSTILE}});
+    let (plain, structured) = (Status::read(HOSTILE.as_bytes()), Status::read(structured.to_string().as_bytes()));
+    assert_eq!(plain.message.as_deref(), Some("no ]52;c;eA==  2J!\nway"));
+    assert_eq!(structured.message.as_ref().map(|text| text.chars().count()), Some(LONGEST_MESSAGE + 1));
+    let details = structured.details.unwrap();
+    for text in [structured.reason, structured.message, details.name, details.kind].into_iter().flatten() {
+        assert!(!text.chars().any(|c| c != '\n' && printable::is_hidden(c)), "{text:?}");
+    }
+}

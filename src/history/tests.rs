@@ -51,7 +51,7 @@ fn only_commits_that_changed_the_content_are_revisions() {
     ];
     let found = revisions(&story, 10, WalkEnd::Root);
     assert_eq!(commits(&found), ["commit 5 more", "commit 4 more", "commit 3 more", "commit 1 more"]);
-    assert_eq!(found[0].author, "Ada[31m");
+    assert_eq!(found[0].author, "Ada [31m");
     assert!(found[0].current && found.iter().skip(1).all(|revision| !revision.current));
     let Content::Invalid { problem } = &found[1].content else { panic!("{:?}", found[1]) };
     assert!(problem.contains("maxPodz"), "{problem}");

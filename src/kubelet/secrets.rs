@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 pub const SECRET: [&str; 1] = ["staticPodURLHeader"];
 
 /// The field that is a URL, which may hold a password before its host or a token in its query.
-const URL: &str = "staticPodURL";
+pub const URL: &str = "staticPodURL";
 
 /// What stands in place of a value.
 pub const NOT_SHOWN: &str = "(not shown)";

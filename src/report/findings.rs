@@ -16,6 +16,7 @@ use crate::finding::{Finding, Place, Severity};
 use crate::kubelet::Minor;
 use crate::kubelet::rules::{self, RuleStage};
 use crate::kubelet::secrets;
+use crate::printable;
 use crate::repository::Snapshot;
 
 /// The texts that findings point into.
@@ -295,13 +296,13 @@ fn verdict(findings: &[Finding], pools: usize) -> String {
     format!("{} {}", good("Valid:"), parts.join(", "))
 }
 
-/// Writes an error that points into no file, with its way out.
+/// Writes an error that points into no file, with its way out. Both may quote others, whose words steer no terminal.
 ///
 /// # Errors
 /// When the writer does.
 pub fn message(out: &mut dyn Write, text: &str, help: &str) -> io::Result<()> {
-    writeln!(out, "{} {text}", bad("error:"))?;
-    for (index, line) in help.lines().enumerate() {
+    writeln!(out, "{} {}", bad("error:"), printable::lines(text))?;
+    for (index, line) in printable::lines(help).lines().enumerate() {
         writeln!(out, "{} {line}", if index == 0 { warning(" help:") } else { "      ".to_owned() })?;
     }
     Ok(())
@@ -360,6 +361,15 @@ pub fn row(finding: &Finding) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_steers_no_terminal() {
+        let mut out = Vec::new();
+        let said = "the kubelet says\u{1b}]52;c;eA==\u{7}\u{9b}2J\u{202e}no\n  - and more";
+        message(&mut out, said, "ask\u{1b}[8m it\nor not").unwrap();
+        let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        assert_eq!(text, "error: the kubelet says ]52;c;eA==  2Jno\n  - and more\n help: ask [8m it\n       or not\n");
+    }
 
     #[test]
     fn versions_are_named_in_runs() {
