@@ -20,7 +20,7 @@ use crate::plan::{Options, Plan};
 use crate::report::Format;
 use crate::report::progress::Scene;
 use crate::review::{Side, of_plan};
-use crate::rollout::execute::{Rollout, Stop, execute};
+use crate::rollout::execute::{Rollout, Stop, check_permissions, execute};
 use crate::rollout::machine::Mode;
 use crate::telemetry::spans;
 
@@ -129,13 +129,50 @@ impl Reconciliation<'_> {
         mut stop: watch::Receiver<Stop>,
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
-        let mut planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
-        if let Some((pool, pause)) = &self.pause {
-            let pausing = self.paused(pool, pause);
-            run::unless_stopped(&mut stop, pausing).await?;
-            // A rollout stops for what was ordered after its plan.
-            planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
+        let planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
+        let Some((pool, pause)) = self.pause.clone() else {
+            return self.roll_out(planned, lock, stop, &mut false, terminal).await;
+        };
+        // What would keep it from being changed must not leave it paused.
+        run::unless_stopped(&mut stop, check_permissions(&planned.plan, self.reader)).await?;
+        let place = (self.reader, self.options.namespace.clone(), self.loaded.desired.fleet.clone());
+        let is_text = matches!(self.format, Format::Text | Format::Markdown);
+        let mut begun = false;
+        let result = self.paused_and_rolled_out((&pool, &pause), lock, stop, &mut begun, terminal).await;
+        if result.is_err() {
+            let (reader, namespace, fleet) = place;
+            // As long as no node was touched, nothing has to be kept from the next sync.
+            let stays = begun || withdraw(reader, &namespace, &fleet, (&pool, &pause)).await.is_err();
+            if stays && is_text {
+                terminal.out.flush()?;
+                writeln!(terminal.err, "Pool {pool} stays paused until: nodecfg resume {pool}")?;
+            }
         }
+        result
+    }
+
+    async fn paused_and_rolled_out(
+        self,
+        (pool, pause): (&PoolName, &Pause),
+        lock: &HeldLock,
+        mut stop: watch::Receiver<Stop>,
+        begun: &mut bool,
+        terminal: &mut Terminal,
+    ) -> Result<Exit, Failure> {
+        run::unless_stopped(&mut stop, self.paused(pool, pause)).await?;
+        // A rollout stops for what was ordered after its plan.
+        let planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
+        self.roll_out(planned, lock, stop, begun, terminal).await
+    }
+
+    async fn roll_out(
+        self,
+        planned: Planned,
+        lock: &HeldLock,
+        stop: watch::Receiver<Stop>,
+        begun: &mut bool,
+        terminal: &mut Terminal,
+    ) -> Result<Exit, Failure> {
         terminal.record.planned(&planned.plan);
         let Planned { plan, observed, options } = planned;
         if plan.has_changes() {
@@ -160,6 +197,7 @@ impl Reconciliation<'_> {
         let writer = ClusterWriter::new(self.reader.clone(), lock);
         let mut listen = |now, progress: &_| audience.tell(now, progress);
         let execution = execute(rollout, self.reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
+        *begun = true;
         audience.dismiss(&execution, terminal)
     }
 
@@ -190,4 +228,23 @@ impl Reconciliation<'_> {
         .await?;
         Ok(())
     }
+}
+
+/// Takes a pause back, if it is still the same one.
+async fn withdraw(
+    reader: &ClusterReader,
+    namespace: &NamespaceName,
+    fleet: &FleetName,
+    (pool, pause): (&PoolName, &Pause),
+) -> Result<(), lease::OrderError> {
+    lease::order(reader, namespace.as_str(), fleet, |desk| {
+        if desk.orders.pauses.get(pool) != Some(pause) {
+            return None;
+        }
+        let mut orders = desk.orders.clone();
+        orders.pauses.remove(pool);
+        Some(orders)
+    })
+    .await?;
+    Ok(())
 }

@@ -97,6 +97,9 @@ fn line(now: Timestamp, progress: &Progress) -> String {
         Progress::RolledBack { pool, node, to } => {
             format!("{} {} to {}", at(pool, node), warning("rolled back"), source::full(to.as_ref()))
         }
+        Progress::NotBack { pool, node, failure } => {
+            format!("{} pointed back and {}: {failure}", at(pool, node), bad("has not come back"))
+        }
         Progress::NotRolledBack { pool, node, needs } => {
             format!(
                 "{} {}: the way back needs {needs}, which the pool does not allow",

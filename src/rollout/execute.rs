@@ -131,7 +131,10 @@ pub async fn execute(
 }
 
 /// Makes sure that the rollout may do what it will have to, so that it does not end half way.
-async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), ClusterError> {
+///
+/// # Errors
+/// When something that it takes is not allowed, or the server does not say.
+pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), ClusterError> {
     let creates = plan.config_maps.iter().any(|map| map.create);
     let needs = Needs {
         config_maps_in: creates.then_some(plan.namespace.as_str()),

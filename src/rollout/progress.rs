@@ -65,7 +65,8 @@ pub enum Progress {
         /// Its words.
         error: String,
     },
-    /// A node that failed, or had not converged when somebody aborted the rollout, was pointed back at what it had before.
+    /// A node that failed, or had not converged when somebody aborted the rollout, was pointed back at what it had before, and
+    /// runs that again.
     RolledBack {
         /// The pool.
         pool: PoolName,
@@ -83,6 +84,15 @@ pub enum Progress {
         node: NodeName,
         /// What the way back needs.
         needs: Class,
+    },
+    /// A node was pointed back at what it had before, and has not come back to it.
+    NotBack {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Why it does not run that.
+        failure: Failure,
     },
     /// Somebody else changed a node; it is left as it is now.
     Changed {
@@ -133,6 +143,7 @@ impl Progress {
             | Self::Failed { pool, .. }
             | Self::Refused { pool, .. }
             | Self::RolledBack { pool, .. }
+            | Self::NotBack { pool, .. }
             | Self::NotRolledBack { pool, .. }
             | Self::Changed { pool, .. }
             | Self::Gone { pool, .. }

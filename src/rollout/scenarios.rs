@@ -218,6 +218,8 @@ fn rollback_points_a_failed_node_at_what_it_had() {
     assert_eq!(story.rolled_back, [node_name("n2")]);
     assert!(!story.machine.is_finished(), "the answer is awaited");
     story.tell(Input::RolledBack(node_name("n2"), Ok(())));
+    assert!(!story.machine.is_finished(), "it is watched until it is back");
+    story.tell(Input::Observed(Box::new(node("n2", "a"))));
     assert!(matches!(story.end("n2"), End::Failed { rolled_back: true, .. }));
     assert!(story.machine.is_finished());
 }

@@ -121,9 +121,15 @@ impl Rollout {
                     tracing::info!(target: TARGET, parent: span, "rolled back");
                 }
             }
-            Progress::NotRolledBack { pool, node, needs } => {
-                let Some(span) = self.node(pool, node) else { return };
-                tracing::info!(target: TARGET, parent: &span, needs = %needs, "not pointed back");
+            Progress::NotBack { pool, .. } => {
+                if let Some(Pool { span, .. }) = self.pools.get(pool) {
+                    tracing::info!(target: TARGET, parent: span, "not back");
+                }
+            }
+            Progress::NotRolledBack { pool, .. } => {
+                if let Some(Pool { span, .. }) = self.pools.get(pool) {
+                    tracing::info!(target: TARGET, parent: span, "not pointed back");
+                }
             }
             Progress::Soaking { pool, .. } => self.soak(pool, true),
             Progress::Soaked { pool } => self.soak(pool, false),

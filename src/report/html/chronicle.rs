@@ -58,6 +58,9 @@ impl Chronicle {
                 ways.nodes.entry(node.clone()).or_insert(Way { from: at, end: None });
                 ways.end(node, at, State::FAILED);
             }
+            // One that failed has failed all the same.
+            Progress::RolledBack { node, .. } if !ways.has_failed(node) => ways.end(node, at, State::RolledBack),
+            Progress::NotBack { node, .. } => ways.end(node, at, State::Failed),
             Progress::Changed { node, .. } => ways.end(node, at, State::Astray),
             Progress::Gone { node, .. } => ways.end(node, at, State::Gone),
             Progress::Soaking { until, .. } => {
@@ -94,6 +97,10 @@ impl Ways {
     fn end(&mut self, node: &NodeName, at: f64, state: State) {
         let way = self.nodes.entry(node.clone()).or_insert(Way { from: 0.0, end: None });
         way.end = Some((at, state));
+    }
+
+    fn has_failed(&self, node: &NodeName) -> bool {
+        self.nodes.get(node).is_some_and(|way| matches!(way.end, Some((_, State::Failed))))
     }
 
     fn mark(&mut self, at: f64, text: String) {
@@ -137,5 +144,17 @@ mod tests {
         assert_eq!(ways, [("n0", 0.0, 110.0, State::FAILED), ("n1", 2.0, 100.0, State::CONVERGED)]);
         assert_eq!(track.total, 5);
         assert_eq!(track.marks[0].text, "stopped: interrupted");
+    }
+
+    #[test]
+    fn who_is_taken_back_is_not_in_flight_to_the_end() {
+        let mut chronicle = Chronicle::new(at(0));
+        let (pool, node) = (pool_name("gpu"), node_name("n1"));
+        let assigned = Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Local };
+        chronicle.tell(at(1), &assigned);
+        chronicle.tell(at(9), &Progress::RolledBack { pool: pool.clone(), node, to: None });
+        let timeline = chronicle.timeline(at(20), &[(pool, 1)].into());
+        let span = &timeline.tracks[0].spans[0];
+        assert_eq!((span.to, span.end), (9.0, State::RolledBack));
     }
 }

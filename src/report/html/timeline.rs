@@ -72,7 +72,9 @@ fn in_words(track: &Track) -> String {
             duration(*longest)
         ));
     }
-    for (end, what) in [(State::FAILED, "failed"), (State::InFlight, "still in flight")] {
+    for (end, what) in
+        [(State::FAILED, "failed"), (State::RolledBack, "rolled back"), (State::InFlight, "still in flight")]
+    {
         let number = took(end).len();
         if number > 0 {
             parts.push(format!("{number} {what}"));
@@ -155,7 +157,7 @@ fn moment(timeline: &Timeline, track: &Track, step: u32) -> [usize; 3] {
             _ if span.to > at => 2,
             State::FAILED => 1,
             State::CONVERGED => 0,
-            // Gone, or somebody else's: no longer of this rollout.
+            // Gone, rolled back, or somebody else's: no longer of this rollout.
             _ => continue,
         };
         if let Some(count) = counts.get_mut(layer) {

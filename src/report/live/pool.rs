@@ -18,7 +18,7 @@ enum Stage {
     InFlight,
     Done,
     Failed,
-    /// It left the cluster, or somebody else has it.
+    /// It left the cluster, somebody else has it, or it was taken back.
     Left,
 }
 
@@ -172,7 +172,11 @@ impl Pool {
             Progress::Changed { node, .. } | Progress::Gone { node, .. } => {
                 self.settle(node, Stage::Left);
             }
-            Progress::Failed { node, .. } | Progress::Refused { node, .. } => {
+            // Nothing is left to wait for; one that failed has failed all the same.
+            Progress::RolledBack { node, .. } if !self.has_failed(node) => {
+                self.settle(node, Stage::Left);
+            }
+            Progress::Failed { node, .. } | Progress::Refused { node, .. } | Progress::NotBack { node, .. } => {
                 self.settle(node, Stage::Failed);
             }
             Progress::Soaking { until, .. } => self.gate = Gate::Soaking { until: *until },
@@ -185,6 +189,10 @@ impl Pool {
         }
         let over = self.counts.done + self.counts.left == self.counts.total();
         self.done = if over { self.done.or(Some(now)) } else { None };
+    }
+
+    fn has_failed(&self, node: &NodeName) -> bool {
+        self.members.get(node).is_some_and(|member| member.stage == Stage::Failed)
     }
 
     fn waits(&mut self, node: &NodeName, waiting: &Waiting, now: Timestamp) {

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use json_patch::Patch;
 
 use super::roster::{Group, Phase, Rollback, Tracked};
-use super::{Gate, PoolRun, elapsed};
-use crate::judge::{Failure, Patience, Verdict, Waiting, judge};
+use super::{Gate, PoolRun, elapsed, later};
+use crate::judge::{Failure, Patience, Target, Verdict, Waiting, judge};
 use crate::observed::{Node, Readiness};
 use crate::plan::{Action, Decision, LeftAlone, Step, Why, back_patch, is_available};
 use crate::rollout::StopReason;
@@ -149,10 +149,19 @@ impl PoolRun {
         match phase {
             Phase::Pending if !healthy && self.opened(number) => self.free.push_back(number),
             // Pointed back by our own patch, seen before its answer, or without one.
-            Phase::Returning { since } | Phase::Watching { since } if left_target && self.taking_back && has_back => {
-                self.returned(number, since, context);
+            Phase::Watching { .. } if left_target && self.taking_back && has_back => {
+                self.judge_back(number, seen, left_target, context);
             }
-            Phase::Watching { .. } | Phase::Returning { .. } if left_target && self.mode.assign => {
+            Phase::Returning { .. }
+            | Phase::GoingBack { .. }
+            | Phase::Failed { rollback: Rollback::Asked | Rollback::Pointed { .. }, .. }
+                if has_back || on_target || !left_target =>
+            {
+                self.judge_back(number, seen, left_target, context);
+            }
+            Phase::Watching { .. } | Phase::Returning { .. } | Phase::GoingBack { .. }
+                if left_target && self.mode.assign =>
+            {
                 self.lose(number, seen, context)
             }
             // What was proven of it is no longer so.
@@ -239,6 +248,9 @@ impl PoolRun {
                 context.tell(Progress::Waiting { pool, node, waiting });
                 self.gate = Gate::Canaries;
                 self.watch(number, context);
+                if self.taking_back {
+                    self.return_node(number, context);
+                }
             }
             _ => {}
         }
@@ -259,11 +271,15 @@ impl PoolRun {
         }
     }
 
-    /// Points a node back that has been assigned and has not converged, if it can return.
+    /// Points a node back that has been assigned and has not converged, if it can return. A canary that converged goes back
+    /// too, as long as nobody follows it: it has proven nothing yet.
     pub(super) fn return_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number).filter(|node| node.may_return()) else { return };
         let phase = match node.phase.clone() {
             Phase::Watching { since } => Phase::Returning { since },
+            Phase::Converged { .. } if node.group == Group::Canary && self.gate != Gate::Open => {
+                Phase::Returning { since: context.now }
+            }
             Phase::Failed { failure, seconds, rollback: Rollback::No } => {
                 Phase::Failed { failure, seconds, rollback: Rollback::Asked }
             }
@@ -278,13 +294,94 @@ impl PoolRun {
         }
         let patch = back_patch(&self.target, node.from.as_ref());
         context.commands.push(Command::RollBack(node.name.clone(), patch));
-        self.nodes.set(number, phase);
+        self.nodes.update(number, |node| (node.phase, node.seen_back) = (phase, false));
     }
 
-    /// It points again at what it had.
-    fn returned(&mut self, number: usize, since: Timestamp, context: &mut Context<'_>) {
-        let seconds = elapsed(since, context.now).as_secs_f64();
-        self.nodes.set(number, Phase::Returned { seconds });
+    /// It points again at what it had, and has the time of any other transition to run that.
+    fn pointed_back(&mut self, number: usize, context: &mut Context<'_>) {
+        let now = context.now;
+        self.nodes.update(number, |node| node.waiting = Waiting::NotAcknowledged);
+        self.nodes.update(number, |node| match &mut node.phase {
+            Phase::Returning { since } | Phase::Watching { since } => {
+                node.phase = Phase::GoingBack { since: *since, pointed: now };
+            }
+            Phase::Failed { rollback, .. } => *rollback = Rollback::Pointed { since: now },
+            _ => {}
+        });
+        context.timers.wake(later(now, self.timeout), &self.name, Some(number));
+    }
+
+    /// Since when it points again at what it had without running that.
+    fn pointed_since(&self, number: usize) -> Option<Timestamp> {
+        match self.nodes.get(number)?.phase {
+            Phase::GoingBack { pointed, .. } => Some(pointed),
+            Phase::Failed { rollback: Rollback::Pointed { since }, .. } => Some(since),
+            _ => None,
+        }
+    }
+
+    /// What a node is still waited for that has been on its way back for as long as a node is given.
+    pub(super) fn late_back(&self, number: usize, context: &Context<'_>) -> Option<Waiting> {
+        let since = self.pointed_since(number)?;
+        let node = self.nodes.get(number).filter(|_| elapsed(since, context.now) >= self.timeout)?;
+        Some(node.waiting.clone())
+    }
+
+    /// Judges a node against what it had. An event from before its assignment proves nothing, and is remembered only: where
+    /// the watch passes over the assignment, it stands at the end.
+    fn judge_back(&mut self, number: usize, seen: &Node, left_target: bool, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let from = node.from.clone().map_or(Target::Local, Target::Source);
+        let was_ready = node.was_ready;
+        if !from.is_named_by(seen.source.as_ref()) {
+            self.nodes.update(number, |node| node.seen_back = false);
+            return;
+        }
+        let verdict = judge(&from, seen, Patience { was_ready, waited: Duration::ZERO, timeout: None });
+        self.nodes.update(number, |node| node.seen_back = verdict == Verdict::Converged);
+        if !left_target {
+            return;
+        }
+        if self.pointed_since(number).is_none() {
+            self.pointed_back(number, context);
+        }
+        match verdict {
+            Verdict::Converged => self.returned(number, context),
+            Verdict::Waiting(waiting) => self.nodes.update(number, |node| node.waiting = waiting),
+            Verdict::Failed(failure) => self.came_not_back(number, failure, context),
+        }
+    }
+
+    /// It points at what it had and does not run it, by all that is known.
+    pub(super) fn came_not_back(&mut self, number: usize, failure: Failure, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        if node.seen_back {
+            self.returned(number, context);
+            return;
+        }
+        let (pool, name) = (self.name.clone(), node.name.clone());
+        context.tell(Progress::NotBack { pool, node: name, failure: failure.clone() });
+        let now = context.now;
+        self.nodes.update(number, |node| match &mut node.phase {
+            Phase::Failed { rollback, .. } => *rollback = Rollback::Missed,
+            Phase::GoingBack { since, .. } => {
+                let seconds = elapsed(*since, now).as_secs_f64();
+                node.phase = Phase::Failed { failure, seconds, rollback: Rollback::Missed };
+            }
+            _ => {}
+        });
+    }
+
+    /// It runs again what it had.
+    fn returned(&mut self, number: usize, context: &mut Context<'_>) {
+        let now = context.now;
+        self.nodes.update(number, |node| match &mut node.phase {
+            Phase::Failed { rollback, .. } => *rollback = Rollback::Done,
+            Phase::GoingBack { since, .. } => {
+                node.phase = Phase::Returned { seconds: elapsed(*since, now).as_secs_f64() };
+            }
+            _ => {}
+        });
         let Some(node) = self.nodes.get(number) else { return };
         context.tell(Progress::RolledBack { pool: self.name.clone(), node: node.name.clone(), to: node.from.clone() });
     }
@@ -313,37 +410,34 @@ impl PoolRun {
         result: Result<(), String>,
         context: &mut Context<'_>,
     ) {
-        if let Some(Phase::Returning { since }) = self.nodes.get(number).map(|node| node.phase.clone()) {
-            match result {
-                Ok(()) => self.returned(number, since, context),
-                Err(error) => {
+        let Some(phase) = self.nodes.get(number).map(|node| node.phase.clone()) else { return };
+        let is_asked = matches!(phase, Phase::Returning { .. } | Phase::Failed { rollback: Rollback::Asked, .. });
+        // Seen by the watch before, or somebody else's by now.
+        if !is_asked {
+            return;
+        }
+        match result {
+            Ok(()) => self.pointed_back(number, context),
+            Err(error) => {
+                self.tell_refused(number, error, context);
+                match phase {
                     // Whether it arrived after all is seen by the watch.
-                    self.nodes.set(number, Phase::Watching { since });
-                    self.tell_refused(number, error, context);
-                    self.woken(Some(number), context);
+                    Phase::Returning { since } => self.watch_on(number, since, context),
+                    _ => self.nodes.update(number, |node| {
+                        if let Phase::Failed { rollback, .. } = &mut node.phase {
+                            *rollback = Rollback::No;
+                        }
+                    }),
                 }
             }
-            return;
         }
-        // Seen by the watch before.
-        if self.nodes.get(number).is_some_and(|node| matches!(node.phase, Phase::Returned { .. })) {
-            return;
-        }
-        let name = self.name.clone();
-        let (done, outcome) = match result {
-            Ok(()) => (Rollback::Done, None),
-            Err(error) => (Rollback::No, Some(error)),
-        };
-        self.nodes.update(number, |node| {
-            if let Phase::Failed { rollback, .. } = &mut node.phase {
-                *rollback = done;
-            }
-        });
-        let Some(node) = self.nodes.get(number) else { return };
-        context.tell(match outcome {
-            None => Progress::RolledBack { pool: name, node: node.name.clone(), to: node.from.clone() },
-            Some(error) => Progress::Refused { pool: name, node: node.name.clone(), error },
-        });
         self.start_more(context);
+    }
+
+    /// The patch that points it back was refused: it is watched as before.
+    fn watch_on(&mut self, number: usize, since: Timestamp, context: &mut Context<'_>) {
+        self.nodes.set(number, Phase::Watching { since });
+        context.timers.wake(later(since, self.timeout), &self.name, Some(number));
+        self.woken(Some(number), context);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use self::roster::{Group, Phase, Roster, Tracked};
+use self::roster::{Group, Phase, Rollback, Roster, Tracked};
 use super::progress::Progress;
 use super::signals::{Command, Context, Mode};
 use super::{NodeOutcome, PoolOutcome, StopReason};
@@ -304,6 +304,11 @@ impl PoolRun {
     pub(super) fn woken(&mut self, node: Option<usize>, context: &mut Context<'_>) {
         match node {
             Some(number) => {
+                if let Some(waiting) = self.late_back(number, context) {
+                    self.came_not_back(number, Failure::TimedOut { waiting }, context);
+                    self.start_more(context);
+                    return;
+                }
                 let Some(tracked) = self.nodes.get(number) else { return };
                 let Phase::Watching { since } = tracked.phase else { return };
                 let waited = elapsed(since, context.now);
@@ -314,6 +319,7 @@ impl PoolRun {
             }
             None => {
                 if let Gate::Soaking { until } = self.gate
+                    && !self.taking_back
                     && context.now >= until
                 {
                     self.open(context);
@@ -387,7 +393,11 @@ impl PoolRun {
             .collect();
         // Whoever asked when nothing was left to start has stopped nothing.
         let asked = self.stopped.as_ref().is_some_and(StopReason::is_asked_for);
-        let returned = |node: &Tracked| matches!(node.phase, Phase::Returning { .. } | Phase::Returned { .. });
+        let returned = |node: &Tracked| match &node.phase {
+            Phase::Returning { .. } | Phase::GoingBack { .. } | Phase::Returned { .. } => true,
+            Phase::Failed { rollback, .. } => self.taking_back && *rollback != Rollback::No,
+            _ => false,
+        };
         let nothing_left = asked && self.nodes.pending() == 0 && !self.nodes.iter().any(returned);
         PoolOutcome { stopped: self.stopped.clone().filter(|_| !nothing_left), nodes }
     }

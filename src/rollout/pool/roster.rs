@@ -36,7 +36,9 @@ pub(super) enum Phase {
     Gone,
     /// It had not converged, and the patch that points it back is on its way to the server.
     Returning { since: Timestamp },
-    /// It points again at what it had.
+    /// It points again at what it had, since `pointed`, and is watched until it runs that.
+    GoingBack { since: Timestamp, pointed: Timestamp },
+    /// It runs again what it had.
     Returned { seconds: f64 },
 }
 
@@ -44,7 +46,14 @@ pub(super) enum Phase {
 pub(super) enum Rollback {
     No,
     Asked,
+    /// It points again at what it had, and is watched until it runs that.
+    Pointed {
+        since: Timestamp,
+    },
+    /// It runs again what it had.
     Done,
+    /// It points at what it had, and did not come back to it.
+    Missed,
 }
 
 /// Which condition a node's start depends on.
@@ -75,6 +84,8 @@ pub(super) struct Tracked {
     pub(super) back_needs: Option<Class>,
     /// Whether it runs the target, as last seen. Unset: it was not seen since the plan was made.
     pub(super) runs_target: Option<bool>,
+    /// Whether the watch showed it at what it had, and running that, since it was to be pointed back.
+    pub(super) seen_back: bool,
     /// Whether it was told that it is not pointed back.
     pub(super) stays: bool,
     /// Whether the watch has shown it pointing at the target: only then does another source mean somebody else's change,
@@ -89,8 +100,8 @@ pub(super) struct Tracked {
 impl Tracked {
     pub(super) fn in_flight(&self) -> bool {
         match &self.phase {
-            Phase::Assigning | Phase::Watching { .. } | Phase::Returning { .. } => true,
-            Phase::Failed { rollback, .. } => *rollback == Rollback::Asked,
+            Phase::Assigning | Phase::Watching { .. } | Phase::Returning { .. } | Phase::GoingBack { .. } => true,
+            Phase::Failed { rollback, .. } => matches!(rollback, Rollback::Asked | Rollback::Pointed { .. }),
             _ => false,
         }
     }
@@ -119,7 +130,8 @@ impl Tracked {
     pub(super) fn unavailable(&self) -> bool {
         match &self.phase {
             Phase::Gone => false,
-            Phase::Assigning | Phase::Watching { .. } | Phase::Failed { .. } | Phase::Returning { .. } => true,
+            Phase::Assigning | Phase::Watching { .. } | Phase::Failed { .. } => true,
+            Phase::Returning { .. } | Phase::GoingBack { .. } => true,
             _ => !self.healthy,
         }
     }
@@ -145,6 +157,7 @@ impl Tracked {
             can_return: false,
             back_needs: None,
             runs_target: None,
+            seen_back: false,
             stays: false,
             seen_on_target: left.why == Why::Converged,
             waiting: Waiting::NotAssigned,
@@ -174,6 +187,7 @@ impl Tracked {
             can_return: step.can_return,
             back_needs: step.back_needs,
             runs_target: None,
+            seen_back: false,
             stays: false,
             seen_on_target: awaited,
             waiting: waiting.unwrap_or(before),
@@ -187,11 +201,13 @@ impl Tracked {
         match &self.phase {
             Phase::LeftAlone(why) => (End::LeftAlone { why: why.clone() }, None),
             Phase::Pending => (End::NotStarted, None),
-            Phase::Assigning | Phase::Watching { .. } | Phase::Returning { .. } => (End::InFlight, None),
+            Phase::Assigning | Phase::Watching { .. } => (End::InFlight, None),
+            Phase::Returning { .. } | Phase::GoingBack { .. } => (End::InFlight, None),
             Phase::Returned { seconds } => (End::RolledBack, Some(*seconds)),
             Phase::Converged { seconds } => (End::Converged, Some(*seconds)),
             Phase::Failed { failure, seconds, rollback } => {
-                (End::Failed { failure: failure.clone(), rolled_back: *rollback == Rollback::Done }, Some(*seconds))
+                let rolled_back = matches!(rollback, Rollback::Done | Rollback::Missed);
+                (End::Failed { failure: failure.clone(), rolled_back }, Some(*seconds))
             }
             Phase::Refused { error } => (End::Refused { error: error.clone() }, None),
             Phase::Changed { to } => (End::Changed { to: to.clone() }, None),

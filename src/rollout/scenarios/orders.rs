@@ -7,7 +7,7 @@ use crate::kubelet::risk::Class;
 use crate::names::NodeName;
 use crate::observed::{Node, Observed, Readiness};
 use crate::plan::fixtures::{
-    fetched, namespace, node, node_name, observed, on, policy, pool_name, refusing, rendered, with_config_map,
+    canary, fetched, namespace, node, node_name, observed, on, policy, pool_name, refusing, rendered, with_config_map,
 };
 use crate::rollout::machine::Input;
 use crate::rollout::progress::Progress;
@@ -78,12 +78,14 @@ fn who_is_taken_back_points_at_what_it_had_and_who_converged_stays() {
     // The patch of n3 is on its way to the server.
     assert!(story.tell(Input::TakeBack(aborted())).is_empty());
     assert_eq!(story.rolled_back, [node_name("n2")]);
-    story.tell(Input::Assigned(node_name("n3")));
+    assigned(&mut story, "n3");
     assert_eq!(story.rolled_back, [node_name("n2"), node_name("n3")], "as soon as it has arrived");
     assert!(!story.machine.is_finished());
     story.tell(Input::RolledBack(node_name("n2"), Ok(())));
     back(&mut story, "n2");
     story.tell(Input::RolledBack(node_name("n3"), Ok(())));
+    assert!(!story.machine.is_finished(), "it points back, and does not run that yet");
+    back(&mut story, "n3");
     assert_eq!(["n1", "n2", "n3"].map(|name| story.end(name)), [End::Converged, End::RolledBack, End::RolledBack]);
     assert_eq!(story.stopped(), Some(aborted()), "nothing was left to start, and yet it did not come to its end");
     assert!(story.machine.is_finished() && !story.machine.outcome().is_complete());
@@ -129,6 +131,7 @@ fn who_failed_is_taken_back_with_the_others_and_has_failed_all_the_same() {
     story.tell(Input::TakeBack(aborted()));
     assert_eq!(story.rolled_back, [node_name("n1")]);
     story.tell(Input::RolledBack(node_name("n1"), Ok(())));
+    back(&mut story, "n1");
     assert!(matches!(story.end("n1"), End::Failed { failure: Failure::Refused { .. }, rolled_back: true }));
 }
 
@@ -169,6 +172,7 @@ fn an_abort_can_be_raised_to_take_nodes_back() {
     story.tell(Input::TakeBack(StopReason::Aborted { by: "bob".to_owned(), reason: None }));
     assert_eq!(story.rolled_back, [node_name("n1")]);
     story.tell(Input::RolledBack(node_name("n1"), Ok(())));
+    back(&mut story, "n1");
     assert!(story.machine.is_finished());
     let stops = story.told.iter().filter(|told| matches!(told, Progress::Stopped { .. }));
     assert_eq!(stops.count(), 1);
@@ -250,4 +254,68 @@ fn who_failed_while_running_the_target_is_not_rolled_back_into_a_drain() {
         assert!(matches!(story.end("n1"), End::Failed { .. }));
         assert_eq!(story.rolled_back.len(), expected);
     }
+}
+
+#[test]
+fn a_node_is_back_when_it_runs_what_it_had_and_not_before() {
+    let mut story = Story::over(returnable(), policy(1), ASSIGN);
+    story.tell(Input::Start);
+    story.tell(Input::Assigned(node_name("n1")));
+    story.tell(Input::Observed(Box::new(Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Story::target()) })));
+    story.tell(Input::TakeBack(aborted()));
+    story.tell(Input::RolledBack(node_name("n1"), Ok(())));
+    let restarting = Node { source: Some(old()), ..on(node("n1", "a"), &Story::target()) };
+    story.tell(Input::Observed(Box::new(restarting)));
+    assert_eq!(story.end("n1"), End::InFlight);
+    assert!(!story.told.contains(&returned("n1")) && !story.machine.is_finished());
+    back(&mut story, "n1");
+    assert_eq!(story.end("n1"), End::RolledBack);
+    assert!(story.told.contains(&returned("n1")) && story.machine.is_finished());
+}
+
+#[test]
+fn who_does_not_come_back_in_time_is_said_to_have_not() {
+    let mut story = Story::over(returnable(), policy(1), ASSIGN);
+    story.tell(Input::Start);
+    assigned(&mut story, "n1");
+    story.tell(Input::TakeBack(aborted()));
+    story.tell(Input::RolledBack(node_name("n1"), Ok(())));
+    story.tell(Input::Observed(Box::new(Node { source: Some(old()), ..on(node("n1", "a"), &Story::target()) })));
+    story.wait(299);
+    assert!(!story.machine.is_finished());
+    story.wait(1);
+    assert!(story.machine.is_finished());
+    assert!(matches!(story.end("n1"), End::Failed { failure: Failure::TimedOut { .. }, rolled_back: true }));
+    assert!(story.told.iter().any(|told| matches!(told, Progress::NotBack { .. })));
+    assert_eq!(story.stopped(), Some(aborted()));
+}
+
+#[test]
+fn a_canary_that_has_proven_nothing_yet_is_taken_back_as_well() {
+    let mut policy = policy(3);
+    policy.canary = canary(1, 60);
+    let mut story = Story::over(returnable(), policy, ASSIGN);
+    assert_eq!(story.tell(Input::Start), ["n1"]);
+    story.converge("n1");
+    story.tell(Input::TakeBack(aborted()));
+    assert_eq!(story.rolled_back, [node_name("n1")]);
+    assert!(!story.machine.is_finished());
+    story.tell(Input::RolledBack(node_name("n1"), Ok(())));
+    back(&mut story, "n1");
+    assert_eq!([story.end("n1"), story.end("n2")], [End::RolledBack, End::NotStarted]);
+    assert!(story.machine.is_finished());
+    story.wait(60);
+    assert!(!story.told.iter().any(|told| matches!(told, Progress::Soaked { .. })), "nobody follows");
+}
+
+#[test]
+fn a_canary_that_lost_its_readiness_is_taken_back_too() {
+    let mut policy = policy(3);
+    policy.canary = canary(1, 60);
+    let mut story = Story::over(returnable(), policy, ASSIGN);
+    story.tell(Input::Start);
+    story.converge("n1");
+    story.tell(Input::Observed(Box::new(Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Story::target()) })));
+    story.tell(Input::TakeBack(aborted()));
+    assert_eq!(story.rolled_back, [node_name("n1")]);
 }
