@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::cluster_args::{ClusterArgs, label_keys};
 use super::repository_args::RepositoryArgs;
+use super::unknown::unknown;
 use super::{Exit, Failure, Terminal};
 use crate::capture::{Common, Taken, captured_pool, common, kubelet_file, names, remarks, to_yaml, without_defaults};
 use crate::cluster::{ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
@@ -195,8 +196,8 @@ impl Args {
         if let (Some(path), Some(pool)) = (&self.repo, &self.pool) {
             let loaded = RepositoryArgs::of(path).load(terminal).await?;
             if !loaded.desired.pools.contains_key(pool) {
-                let near = nearest(pool.as_str(), loaded.desired.pools.keys().map(PoolName::as_str));
-                return Err(unknown_pool(pool, &format!("the repository {}", path.display()), near));
+                let known = loaded.desired.pools.keys().map(PoolName::as_str);
+                return Err(unknown_pool(pool, &format!("in the repository {}", path.display()), known));
             }
             let reader = self.cluster.reader(label_keys(&loaded.desired)).await?;
             let all: BTreeMap<NodeName, Node> =
@@ -213,11 +214,7 @@ impl Args {
                 let all = reader.list_nodes().await?.0;
                 let pools: BTreeSet<&str> =
                     all.iter().filter_map(|node| Some(node.labels.get(POOL_LABEL)?.as_str())).collect();
-                return Err(unknown_pool(
-                    pool,
-                    &format!("the label {POOL_LABEL} of the nodes"),
-                    nearest(pool.as_str(), pools),
-                ));
+                return Err(unknown_pool(pool, &format!("among the labels {POOL_LABEL} of the nodes"), pools));
             }
             return self.some_of(nodes, "", "");
         }
@@ -275,12 +272,9 @@ impl Args {
     }
 }
 
-fn unknown_pool(pool: &PoolName, place: &str, near: Option<&str>) -> Failure {
-    let help = near.map_or_else(
-        || "see kubectl get nodes -L nodecfg.dev/pool, or name nodes or --selector".to_owned(),
-        |near| format!("did you mean {near}?"),
-    );
-    Failure::usage(format!("there is no pool {pool} in {place}"), help)
+fn unknown_pool<'k>(pool: &PoolName, place: &str, known: impl IntoIterator<Item = &'k str>) -> Failure {
+    let way_out = "see kubectl get nodes -L nodecfg.dev/pool, or name nodes or --selector";
+    unknown("pool", pool.as_str(), place, known, way_out)
 }
 
 fn refuse_to_replace(folder: &Path, pool: &PoolName, force: bool) -> Result<(), Failure> {

@@ -237,7 +237,9 @@ impl Failure {
                 .iter()
                 .map(|error| Message { code: error.code().to_owned(), text: error.to_string(), help: error.help() })
                 .collect(),
-            Self::UnknownNode { node, help } => one("unknown-node", format!("there is no node {node}"), help.clone()),
+            Self::UnknownNode { node, help } => {
+                one("unknown-node", format!("there is no node {node} in the cluster"), help.clone())
+            }
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
             Self::Orders(error) => one("orders", error.to_string(), error.help()),
             Self::Interrupted => one(

@@ -56,6 +56,7 @@ mod status;
 mod sync;
 mod telemetry;
 mod terminal;
+mod unknown;
 mod validate;
 mod verify;
 

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use super::Failure;
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::fleet_args::FleetArgs;
+use super::unknown::unknown;
 use crate::cluster::lease::{Acquire, LeaseView, decide};
 use crate::cluster::{ClusterReader, LabelKeys};
 use crate::names::{FleetName, NamespaceName, PoolName};
 use crate::observed::orders::LONGEST_REASON;
 use crate::printable::one_line;
 use crate::report::orders::Holder;
-use crate::spelling::nearest;
 
 /// Which fleet of which cluster.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -76,14 +76,8 @@ impl Place {
 
     /// That a pool is not known, with the one that may be meant.
     pub(super) fn unknown(&self, pool: &PoolName, known: &BTreeSet<PoolName>, way_out: &str) -> Failure {
-        let near = nearest(pool.as_str(), known.iter().map(PoolName::as_str));
-        let meant = near.map(|near| format!("; is {near} meant?")).unwrap_or_default();
-        let names: Vec<&str> = known.iter().map(PoolName::as_str).collect();
-        let has = if names.is_empty() { "of no pool".to_owned() } else { format!("of {}", names.join(", ")) };
-        Failure::usage(
-            format!("fleet {} has no ConfigMap of a pool {pool}{meant}", self.fleet),
-            format!("it has ConfigMaps {has}. {way_out}"),
-        )
+        let place = format!("among the ConfigMaps of fleet {}", self.fleet);
+        unknown("pool", pool.as_str(), &place, known.iter().map(PoolName::as_str), way_out)
     }
 }
 

@@ -1,13 +1,13 @@
 //! The earlier revisions of a pool in a repository: what `history` lists and `rollback` goes back to.
 
 use super::repository_args::RepositoryArgs;
+use super::unknown::unknown;
 use super::{Failure, Terminal};
 use crate::desired::{Desired, Draft, draft};
 use crate::history::{Content, Log, Revision};
 use crate::names::PoolName;
 use crate::repository::Snapshot;
 use crate::repository::history::{WalkEnd, walk};
-use crate::spelling::nearest;
 
 /// The revisions of one pool.
 pub(super) struct Past {
@@ -47,10 +47,6 @@ impl Past {
 /// No such pool.
 pub(super) fn unknown_pool(pool: &PoolName, desired: Option<&Desired>) -> Failure {
     let known: Vec<&str> = desired.iter().flat_map(|desired| desired.pools.keys()).map(PoolName::as_str).collect();
-    let help = match nearest(pool.as_str(), known.iter().copied()) {
-        Some(near) => format!("did you mean {near}?"),
-        None if known.is_empty() => "name the folder that holds nodecfg.yaml or pools/".to_owned(),
-        None => format!("it has {}", crate::report::names(known, 10)),
-    };
-    Failure::usage(format!("the repository has no pool {pool}"), help)
+    let way_out = if known.is_empty() { "name the folder that holds nodecfg.yaml or pools/" } else { "" };
+    unknown("pool", pool.as_str(), "in the repository", known, way_out)
 }

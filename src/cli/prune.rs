@@ -11,6 +11,7 @@ use super::fleet_args::FleetArgs;
 use super::observe::warn;
 use super::reconcile::LockArgs;
 use super::repository_args::RepositoryArgs;
+use super::unknown::unknown;
 use super::{Exit, Failure, Terminal};
 use crate::cluster::lease::HeldLock;
 use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
@@ -20,7 +21,6 @@ use crate::observed::{Deletion, ManagedConfigMap};
 use crate::plan::{PruneOptions, PrunePlan, check_prune, prune};
 use crate::report::pruning::{self, Pruning};
 use crate::report::{self, Format, count, progress};
-use crate::spelling::nearest;
 
 /// How many ConfigMaps are deleted at a time.
 const AT_A_TIME: usize = 8;
@@ -118,15 +118,10 @@ impl Args {
     fn know_pools(&self, maps: &[ManagedConfigMap], options: &PruneOptions) -> Result<(), Failure> {
         let ours = maps.iter().filter(|map| map.fleet.as_ref() == Some(&options.fleet));
         let known: BTreeSet<&PoolName> = ours.filter_map(|map| map.pool.as_ref()).collect();
-        let Some(unknown) = self.pool.iter().find(|pool| !known.contains(pool)) else { return Ok(()) };
-        let near = nearest(unknown.as_str(), known.iter().map(|pool| pool.as_str()));
-        Err(Failure::usage(
-            format!("fleet {} has no ConfigMaps of a pool {unknown}", options.fleet),
-            near.map_or_else(
-                || "leave --pool out to prune those of all pools".to_owned(),
-                |near| format!("did you mean {near}?"),
-            ),
-        ))
+        let Some(pool) = self.pool.iter().find(|pool| !known.contains(pool)) else { return Ok(()) };
+        let place = format!("among the ConfigMaps of fleet {}", options.fleet);
+        let known = known.into_iter().map(PoolName::as_str);
+        Err(unknown("pool", pool.as_str(), &place, known, "leave --pool out to prune those of all pools"))
     }
 }
 

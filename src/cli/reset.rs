@@ -11,6 +11,7 @@ use super::reconcile::{PaceArgs, Reconciliation};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
+use super::unknown::unknown;
 use super::{Exit, Failure, Terminal};
 use crate::cluster::observe::look;
 use crate::cluster::{ClusterReader, LabelKeys};
@@ -18,7 +19,7 @@ use crate::desired::{Desired, LabelSelector, MaxUnavailable, PoolTarget, parse_s
 use crate::finding::Gate;
 use crate::names::{NamespaceName, NodeName, PoolName};
 use crate::observed::{Node, Observed};
-use crate::plan::{Choice, Options, Scope, chosen, membership, pools_of_nodes};
+use crate::plan::{Choice, ChoiceError, Options, Scope, chosen, membership, pools_of_nodes};
 use crate::report::{Format, count, progress};
 use crate::repository::Snapshot;
 use crate::review::Side;
@@ -146,7 +147,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         writeln!(
             terminal.aside(),
             "\nThe next sync points these nodes back, unless their pools are paused\n\
-             (nodecfg pause POOL) or local in git (spec.kubelet.local: true)."
+             (nodecfg pause POOL --reason TEXT) or local in git (spec.kubelet.local: true)."
         )?;
     }
     Ok(exit)
@@ -219,7 +220,17 @@ impl Args {
             members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (*node, *pool))).collect();
         let labels = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
         let pools: BTreeSet<&PoolName> = desired.pools.keys().collect();
-        chosen(choice, observed, &homes, labels, &pools)
-            .map_err(|error| Failure::usage(error.to_string(), error.help()))
+        chosen(choice, observed, &homes, labels, &pools).map_err(|error| match &error {
+            ChoiceError::UnknownNode { name, .. } => {
+                let known = observed.nodes.keys().map(NodeName::as_str);
+                unknown("node", name.as_str(), "in the cluster", known, &error.help())
+            }
+            ChoiceError::UnknownPool { name, .. } => {
+                let known = pools.iter().map(|pool| pool.as_str());
+                let place = if self.repo.is_some() { "in the repository" } else { "among those that nodes are in" };
+                unknown("pool", name.as_str(), place, known, &error.help())
+            }
+            ChoiceError::Homeless { .. } => Failure::usage(error.to_string(), error.help()),
+        })
     }
 }

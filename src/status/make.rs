@@ -291,13 +291,13 @@ impl Selection {
         self.pools.is_empty() && self.nodes.is_empty()
     }
 
-    /// The first name that there is not: what kind of thing, its name, and the nearest that there is.
+    /// The first name that there is not: what kind of thing, its name, and those that there are.
     #[must_use]
-    pub fn unknown<'s>(&'s self, status: &'s FleetStatus) -> Option<(&'static str, &'s str, Option<&'s str>)> {
+    pub fn unknown<'s>(&'s self, status: &'s FleetStatus) -> Option<(&'static str, &'s str, BTreeSet<&'s str>)> {
         let pools: BTreeSet<&str> = status.pools.iter().filter_map(|pool| Some(pool.pool.as_ref()?.as_str())).collect();
         let nodes: BTreeSet<&str> = status.nodes.iter().map(|node| node.node.as_str()).collect();
         let missing = |kind, name: &'s str, known: &BTreeSet<&'s str>| {
-            (!known.contains(name)).then(|| (kind, name, spelling::nearest(name, known.iter().copied())))
+            (!known.contains(name)).then(|| (kind, name, known.clone()))
         };
         let pool = self.pools.iter().find_map(|name| missing("pool", name.as_str(), &pools));
         pool.or_else(|| self.nodes.iter().find_map(|name| missing("node", name.as_str(), &nodes)))

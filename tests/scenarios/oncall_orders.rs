@@ -57,7 +57,9 @@ async fn a_paused_pool_is_left_alone_by_everything_that_plans(start: Start) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = repository();
     let unknown = cluster.order(&["pause", "a", "--reason", "disks"]).await.exits(2);
-    unknown.says("fleet test has no ConfigMap of a pool a").says("--allow-unknown pauses a pool that has never been");
+    unknown
+        .says("there is no pool a among the ConfigMaps of fleet test")
+        .says("--allow-unknown pauses a pool that has never been");
     let paused = cluster.order(&["pause", "a", "--reason", "disks are\nfull", "--allow-unknown"]).await.exits(0);
     paused.says("a: paused by ").says(", disks are full").says("nodecfg resume a").says("not known");
 
@@ -75,7 +77,7 @@ async fn a_paused_pool_is_left_alone_by_everything_that_plans(start: Start) {
     );
 
     // Now b is known, and near.
-    cluster.order(&["resume", "bb"]).await.exits(2).says("is b meant?");
+    cluster.order(&["resume", "bb"]).await.exits(2).says("did you mean b?");
     let resumed = cluster.order(&["resume", "a", "b", "-o", "json"]).await.exits(0).json();
     let results: Vec<&Value> = resumed["pools"].as_array().unwrap().iter().map(|pool| &pool["result"]).collect();
     assert_eq!(results, ["resumed", "notPaused"]);

@@ -84,7 +84,7 @@ async fn history_lists_revisions_with_their_nodes(start: Start) {
     run.says("not in the cluster").says("2 pointed at it, 2 assigned, 2 running it").says("a: 3 revisions, 2 nodes.");
     call(&cluster, &["history", "a", path(&repository), "--limit", "1"]).await.exits(0).says("--limit shows more");
     let run = call(&cluster, &["history", "aa", path(&repository)]).await.exits(2);
-    run.says("the repository has no pool aa").says("did you mean a?");
+    run.says("there is no pool aa in the repository").says("did you mean a?");
     cluster.down().await;
 }
 
@@ -153,7 +153,7 @@ async fn a_rollback_that_cannot_be_says_why_and_writes_nothing(start: Start) {
     let before = cluster.written().await;
     let rollback = async |more: &[&str]| call(&cluster, &[&["rollback"], more].concat()).await.exits(2);
     rollback(&["a", path(&repository)]).await.says("pool a has no earlier configuration in this repository");
-    rollback(&["gpu", path(&repository)]).await.says("the repository has no pool gpu").says("it has a");
+    rollback(&["gpu", path(&repository)]).await.says("there is no pool gpu in the repository").says("there is a");
     let broken = repository.change("a", "maxPodz: 1");
     repository.pool("b", "maxPods: 50");
     repository.change("a", "maxPods: 120");
@@ -209,7 +209,7 @@ async fn a_reset_of_what_is_not_there_writes_nothing(start: Start) {
     let before = cluster.written().await;
     let reset = async |more: &[&str]| call(&cluster, &[&["reset", "--yes"], more].concat()).await.exits(2);
     reset(&["a-11"]).await.says("the cluster has no node a-11").says("did you mean a-1?");
-    reset(&["--pool", "gpu"]).await.says("no node is in a pool gpu");
+    reset(&["--pool", "gpu"]).await.says("there is no pool gpu among those that nodes are in");
     reset(&["a-1", "gone"]).await.says("the cluster has no node gone");
     reset(&[]).await.says("nothing says which nodes to reset");
     reset(&["--selector", "a in (b"]).await.says("a parenthesis is not closed");
@@ -233,7 +233,7 @@ async fn what_nothing_refers_to_is_pruned(start: Start) {
     assert_eq!((&document["kind"], &document["dryRun"]), (&json!("Pruning"), &json!(true)));
     assert_eq!(config_maps(&cluster).await.len(), 4);
     let run = call(&cluster, &["prune", "--pool", "gpu", "--yes"]).await.exits(2);
-    run.says("has no ConfigMaps of a pool gpu");
+    run.says("there is no pool gpu among the ConfigMaps of fleet");
     call(&cluster, &["prune", "--keep", "4", "--yes"]).await.exits(0).says("Nothing to delete.");
 
     call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(0).says("Deleted:");

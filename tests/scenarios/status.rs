@@ -119,7 +119,7 @@ async fn names_that_there_are_not_are_refused(start: Start) {
     repository.pool("alpha", "maxPods: 110");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0);
-    status(&cluster, &["--pool", "alhpa"]).await.exits(2).says("there is no pool alhpa").says("is alpha meant?");
+    status(&cluster, &["--pool", "alhpa"]).await.exits(2).says("there is no pool alhpa").says("did you mean alpha?");
     status(&cluster, &["--node", "alpha-3"]).await.exits(2).says("there is no node alpha-3");
     status(&cluster, &["--watch", "-o", "yaml"]).await.exits(2);
     status(&cluster, &["--worktree"]).await.exits(2);

@@ -12,6 +12,7 @@ use super::output::Output;
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
+use super::unknown::unknown;
 use super::{Exit, Failure, Terminal, run as runs, terminal};
 use crate::clock;
 use crate::cluster::LabelKeys;
@@ -124,12 +125,10 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let selection =
         Selection { pools: args.pool.iter().cloned().collect(), nodes: args.node.iter().cloned().collect() };
     let status = view.status(clock::now());
-    if let Some((kind, name, nearest)) = selection.unknown(&status) {
-        let help = match nearest {
-            Some(nearest) => format!("is {nearest} meant?"),
-            None => format!("`nodecfg status` shows every {kind} that there is, with --all in a large cluster"),
-        };
-        return Err(Failure::usage(format!("there is no {kind} {name}"), help));
+    if let Some((kind, name, known)) = selection.unknown(&status) {
+        let way_out = format!("`nodecfg status` shows every {kind} that there is, with --all in a large cluster");
+        let place = if loaded.is_some() { "in the repository or the cluster" } else { "in the cluster" };
+        return Err(unknown(kind, name, place, known, &way_out));
     }
     let status = selection.of(status);
     if args.watch {
