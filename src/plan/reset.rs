@@ -88,6 +88,7 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
     let only = members.keys().next().filter(|_| members.len() == 1).cloned();
     for node in homeless_and_down(observed, &members) {
         let said = node.labels.get(POOL_LABEL).and_then(|pool| PoolName::new(pool.as_str()).ok());
+        let said = said.filter(|pool| members.contains_key(pool));
         if let Some(nodes) = said.or_else(|| only.clone()).and_then(|pool| members.get_mut(&pool)) {
             nodes.insert(node.name.clone());
         }
