@@ -305,7 +305,10 @@ fn a_rollout_and_everything_that_looks_at_it() {
     place.run(&format!("sync {repository} --dry-run")).is(0, "diff");
     let order = |line: &str| place.run(line).is(0, "pool-orders")["pools"][0]["result"].clone();
     let fleet = fresh["fleet"].as_str().unwrap();
-    assert_eq!(order(&format!("pause gpu --fleet {fleet} --allow-unknown --reason disks")), "paused");
+    assert_eq!(
+        order(&format!("pause gpu --fleet {fleet} --namespace nodecfg-system --allow-unknown --reason disks")),
+        "paused"
+    );
     assert_eq!(order(&format!("pause gpu --fleet {fleet} --reason fans")), "updated");
     place.run(&format!("pause nosuch --fleet {fleet} --reason disks")).is(2, "error");
     let paused = place.run(&format!("diff {repository}")).is(1, "diff");

@@ -437,12 +437,12 @@ async fn no_right_of_a_reader_is_for_nothing_where_node_configs_do() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_pruner_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(Character::V1_21, install::pruner_of_nodes(), PRUNING, 5).await;
+    nothing_can_be_left_out(Character::V1_21, install::pruner_of_nodes(), PRUNING, 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_pruner_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(Character::V1_36, install::pruner(), PRUNING, 6).await;
+    nothing_can_be_left_out(Character::V1_36, install::pruner(), PRUNING, 7).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

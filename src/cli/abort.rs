@@ -38,7 +38,7 @@ Examples:
   nodecfg abort --back                    and undo what has not converged";
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let place = args.order.place().await?;
+    let place = args.order.place(false).await?;
     let by = place.who().await?;
     let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
         let Holder { identity, .. } = holder(desk.view.as_ref(), desk.now)?;

@@ -8,9 +8,10 @@ use super::Failure;
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::fleet_args::FleetArgs;
 use super::unknown::unknown;
-use crate::cluster::lease::{Acquire, LeaseView, decide};
-use crate::cluster::{ClusterReader, LabelKeys};
+use crate::cluster::lease::{self, Acquire, LeaseView, decide};
+use crate::cluster::{ClusterReader, LabelKeys, observe};
 use crate::names::{FleetName, NamespaceName, PoolName};
+use crate::observed::ManagedConfigMap;
 use crate::observed::orders::LONGEST_REASON;
 use crate::printable::one_line;
 use crate::report::orders::Holder;
@@ -41,18 +42,48 @@ impl OrderArgs {
         [fleet, namespace].into_iter().flatten().collect()
     }
 
-    /// Connects, and finds out which fleet is meant.
-    pub(super) async fn place(&self) -> Result<Place, Failure> {
+    /// Connects, and finds out which fleet is meant, and where it is. Only with `first` may it be one that nothing is known of
+    /// yet, where fleet and namespace are named.
+    pub(super) async fn place(&self, first: bool) -> Result<Place, Failure> {
         let reader = self.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
         // The binding only says where the Lease is, and finding it out takes more rights than giving an order.
         let named = self.cluster.named_namespace().is_some();
         let reader = if named { reader } else { self.binding.bind(reader).await? };
         let (fleet, namespace) = self.fleet.find(&self.cluster, &reader).await?;
-        Ok(Place { reader, fleet, namespace })
+        let place = Place { reader, fleet, namespace };
+        if (first && named) || place.is_there().await? { Ok(place) } else { place.elsewhere(named).await }
     }
 }
 
 impl Place {
+    /// Whether the namespace has a Lease or a ConfigMap of the fleet.
+    async fn is_there(&self) -> Result<bool, Failure> {
+        Ok(lease::look(&self.reader, self.namespace.as_str(), &self.fleet).await?.is_some()
+            || self.reader.list_config_maps(self.namespace.as_str()).await?.iter().any(|map| self.owns(map)))
+    }
+
+    fn owns(&self, map: &ManagedConfigMap) -> bool {
+        map.fleet.as_ref() == Some(&self.fleet)
+    }
+
+    /// The one namespace where nodes point at ConfigMaps of the fleet, unless another was named: an order that nobody reads is
+    /// worse than none.
+    async fn elsewhere(self, named: bool) -> Result<Self, Failure> {
+        let mut found = BTreeSet::new();
+        if !named {
+            let seen = observe::look(&self.reader, None).await?;
+            found = seen.config_maps.into_values().filter(|map| self.owns(map)).map(|map| map.namespace).collect();
+        }
+        let only = found.pop_first().filter(|_| found.is_empty());
+        if let Some(namespace) = only.and_then(|name| NamespaceName::new(name).ok()) {
+            return Ok(Self { namespace, ..self });
+        }
+        Err(Failure::usage(
+            format!("nothing of a fleet {} is in the namespace {}", self.fleet, self.namespace),
+            "check --fleet, and name the fleet's namespace (spec.namespace of nodecfg.yaml) with --namespace",
+        ))
+    }
+
     /// Who gives the order: the user as the API server knows them, or else as this machine does.
     pub(super) async fn who(&self) -> Result<String, Failure> {
         if let Some(user) = self.reader.whoami().await? {

@@ -37,7 +37,7 @@ Examples:
   nodecfg resume gpu";
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let place = args.order.place().await?;
+    let place = args.order.place(true).await?;
     let known = place.pools().await?;
     let by = place.who().await?;
     let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();

@@ -15,11 +15,11 @@ use super::unknown::unknown;
 use super::{Exit, Failure, Terminal};
 use crate::cluster::observe::look;
 use crate::cluster::{ClusterReader, LabelKeys};
-use crate::desired::{Desired, LabelSelector, MaxUnavailable, PoolTarget, parse_selector};
+use crate::desired::{Desired, LabelSelector, MaxUnavailable, POOL_LABEL, PoolTarget, parse_selector};
 use crate::finding::Gate;
 use crate::names::{NamespaceName, NodeName, PoolName};
 use crate::observed::{Node, Observed};
-use crate::plan::{Choice, ChoiceError, Options, Scope, chosen, membership, pools_of_nodes};
+use crate::plan::{Choice, ChoiceError, Options, Scope, chosen, down_in_any_pool, membership, pools_of_nodes};
 use crate::report::{Format, count, progress};
 use crate::repository::Snapshot;
 use crate::review::Side;
@@ -175,6 +175,9 @@ impl Args {
             LabelKeys::Only(keys) => keys,
             all @ LabelKeys::All => return all,
         };
+        if repository.is_none() {
+            keys.insert(POOL_LABEL.to_owned());
+        }
         keys.extend(self.selector.iter().flat_map(LabelSelector::keys).map(str::to_owned));
         LabelKeys::Only(keys)
     }
@@ -200,7 +203,33 @@ impl Args {
         }
         let (fleet, namespace) = self.fleet.find(&self.cluster, reader).await?;
         let observed = look(reader, Some(namespace.as_str())).await?;
-        let desired = pools_of_nodes(&observed, &fleet, self.max_unavailable.unwrap_or(1), self.take_over);
+        let budget = self.max_unavailable.unwrap_or(1);
+        let mut desired = pools_of_nodes(&observed, &fleet, budget, self.take_over);
+        let down = down_in_any_pool(&desired, &observed);
+        if let Some(example) = down.first() {
+            let left = usize::try_from(budget).unwrap_or(usize::MAX).saturating_sub(down.len());
+            let Some(left) = u32::try_from(left).ok().filter(|left| *left > 0) else {
+                return Err(Failure::usage(
+                    format!(
+                        "not available and of no known pool: {}, {example} among them. They may be of any, and use up a budget \
+                         of {budget}",
+                        count(down.len(), "node")
+                    ),
+                    format!(
+                        "pass --repo for the pools of the repository, or --max-unavailable {} or more",
+                        down.len().saturating_add(1)
+                    ),
+                ));
+            };
+            tracing::warn!(
+                "not available and of no known pool: {}, {example} among them. They may be of any: of the budget of {budget}, {left} \
+                 is left to each pool",
+                count(down.len(), "node")
+            );
+            for pool in desired.pools.values_mut() {
+                pool.policy.max_unavailable = MaxUnavailable::Count(left);
+            }
+        }
         Ok((Loaded { desired, snapshot: Snapshot::of_texts([]), findings: Vec::new() }, namespace, observed))
     }
 

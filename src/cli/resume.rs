@@ -24,7 +24,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let place = args.order.place().await?;
+    let place = args.order.place(false).await?;
     let known = place.pools().await?;
     let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
     let mut unknown = None;

@@ -12,8 +12,9 @@ use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
 use super::wire::Anything;
 use super::writer::ClusterWriter;
-use crate::contract::{ConfigSource, ConfigStatus};
-use crate::observed::{Deletion, ManagedConfigMap, References};
+use crate::contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
+use crate::desired::ContentHash;
+use crate::observed::{Deletion, FetchedConfigMap, ManagedConfigMap, References};
 
 /// A Node or a NodeConfig.
 #[derive(Debug, Deserialize)]
@@ -80,13 +81,31 @@ impl ClusterReader {
     }
 }
 
+/// Whether it is as nodecfg makes ConfigMaps: of one key, unchangeable, and named after its content.
+fn is_made_by_us(map: &FetchedConfigMap) -> bool {
+    let mut contents = map.data.iter();
+    let (Some((key, text)), None, true) = (contents.next(), contents.next(), map.binary_keys.is_empty()) else {
+        return false;
+    };
+    let named = map.name.rsplit_once('-').map(|(_, short)| short);
+    map.immutable && key == KUBELET_KEY && named == Some(ContentHash::of(text.as_bytes()).short().as_str())
+}
+
 impl ClusterWriter {
-    /// Deletes a ConfigMap as it was seen: one that was changed since, or made anew under its name, stays.
+    /// Deletes a ConfigMap as it was seen: one that was changed since, or made anew under its name, stays. So does one whose
+    /// content, read just before, is not what nodecfg makes. What changes after that is met by the preconditions.
     ///
     /// # Errors
     /// `LockLost`, and every [`ClusterError`] of a request.
     pub async fn delete_config_map(&self, map: &ManagedConfigMap) -> Result<Deletion, ClusterError> {
         let operation = Operation::on(Verb::Delete, Resource::ConfigMaps, Some(&map.namespace), &map.name);
+        self.check_lock(&operation)?;
+        match self.reader.config_map(&map.namespace, &map.name).await? {
+            None => return Ok(Deletion::Gone),
+            Some(found) if found.uid != map.uid => return Ok(Deletion::Changed),
+            Some(found) if !is_made_by_us(&found) => return Ok(Deletion::NotOurs),
+            Some(_) => {}
+        }
         self.check_lock(&operation)?;
         let body = serde_json::json!({
             "apiVersion": "v1",
@@ -99,6 +118,37 @@ impl ClusterWriter {
             Err(ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. }) => Ok(Deletion::Gone),
             Err(ClusterError::Conflict { .. }) => Ok(Deletion::Changed),
             Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_named_after_its_unchangeable_content_is_ours() {
+        let text = "a: 1\n";
+        let ours = FetchedConfigMap {
+            name: format!("prod-a-{}", ContentHash::of(text.as_bytes()).short()),
+            immutable: true,
+            data: [(KUBELET_KEY.to_owned(), text.to_owned())].into(),
+            ..FetchedConfigMap::default()
+        };
+        assert!(is_made_by_us(&ours));
+        let with = |key: &str, text: &str| {
+            let more = [(key.to_owned(), text.to_owned())];
+            ours.data.clone().into_iter().chain(more).collect()
+        };
+        for other in [
+            FetchedConfigMap { immutable: false, ..ours.clone() },
+            FetchedConfigMap { data: with("more", ""), ..ours.clone() },
+            FetchedConfigMap { data: with(KUBELET_KEY, "a: 2\n"), ..ours.clone() },
+            FetchedConfigMap { data: [("config".to_owned(), text.to_owned())].into(), ..ours.clone() },
+            FetchedConfigMap { binary_keys: vec!["more".to_owned()], ..ours.clone() },
+            FetchedConfigMap { name: "prod-a-bbbbbbbbbb".to_owned(), ..ours.clone() },
+        ] {
+            assert!(!is_made_by_us(&other), "{other:?}");
         }
     }
 }

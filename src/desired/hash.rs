@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::{FleetName, PoolName};
+
 /// The characters of a short hash: consonants and digits that spell no words and are not mistaken for one another. The
 /// alphabet is that of Kubernetes' own generated names (apimachinery `util/rand`).
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -46,6 +48,15 @@ impl ContentHash {
         short
     }
 
+    /// The hash at the end of a ConfigMap's name, if it is `<fleet>-<pool>-` and as many characters as [`short`](Self::short)
+    /// has, of its alphabet.
+    #[must_use]
+    pub fn short_in<'n>(name: &'n str, fleet: &FleetName, pool: &PoolName) -> Option<&'n str> {
+        let rest = name.strip_prefix(fleet.as_str())?.strip_prefix('-')?;
+        let short = rest.strip_prefix(pool.as_str())?.strip_prefix('-')?;
+        (short.len() == SHORT_LENGTH && short.bytes().all(|byte| ALPHABET.contains(&byte))).then_some(short)
+    }
+
     /// Reads the written form. A hash of another version is `None`: it says nothing that can be compared.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -86,6 +97,16 @@ mod tests {
         assert_eq!(empty.to_string(), "v1:blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");
         assert_eq!(empty.short().len(), 10);
         assert_eq!(ContentHash::parse(&empty.to_string()), Some(empty));
+    }
+
+    #[test]
+    fn a_hash_is_found_in_names_of_the_one_form_alone() {
+        let (fleet, pool) = (FleetName::new("prod").unwrap(), PoolName::new("a").unwrap());
+        let short = ContentHash::of(b"").short();
+        assert_eq!(ContentHash::short_in(&format!("prod-a-{short}"), &fleet, &pool), Some(short.as_str()));
+        for other in ["prod-a-", "prod-a-bbbbbbbbb", "prod-a-bbbbbbbbbbb", "prod-a-settings22", "x-prod-a-bbbbbbbbbb"] {
+            assert_eq!(ContentHash::short_in(other, &fleet, &pool), None, "{other}");
+        }
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) fn reader_of_nodes(account_namespace: &str, namespace: &str) -> Vec<V
 fn pruner_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(PRUNER, account_namespace);
     let in_namespace: &[Rule<'_>] =
-        &[("", &["configmaps"], &["list", "delete"]), ("coordination.k8s.io", &["leases"], &["get", "update"])];
+        &[("", &["configmaps"], &["get", "list", "delete"]), ("coordination.k8s.io", &["leases"], &["get", "update"])];
     let mut objects = vec![service_account(PRUNER, account_namespace, "pruner")];
     objects.extend(granted(PRUNER, "pruner", None, in_cluster, &subject));
     objects.extend(granted(PRUNER, "pruner", Some(namespace), in_namespace, &subject));

@@ -53,6 +53,8 @@ pub enum Deletion {
     Gone,
     /// It was changed or made anew since it was looked at, and stays.
     Changed,
+    /// Its content is not what its name says, or can be changed: nodecfg has not made it so, and it stays.
+    NotOurs,
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Violation;
+use crate::desired::ContentHash;
 use crate::names::{FleetName, NamespaceName, PoolName};
 use crate::observed::{ConfigMapKey, ManagedConfigMap, References};
 
@@ -71,6 +72,8 @@ pub enum Kept {
     Deleting,
     /// Only other pools were asked for.
     NotAskedFor,
+    /// It carries the labels, but nodecfg has not made it so: its name or its content says so.
+    NotOurs,
 }
 
 impl fmt::Display for Kept {
@@ -84,6 +87,7 @@ impl fmt::Display for Kept {
             Self::NoAge => f.write_str("of unknown age"),
             Self::Deleting => f.write_str("being deleted already"),
             Self::NotAskedFor => f.write_str("not asked for"),
+            Self::NotOurs => f.write_str("not made by nodecfg, whatever its labels say"),
         }
     }
 }
@@ -105,7 +109,8 @@ pub fn prune<'m>(
     let (mut delete, mut keep) = (Vec::new(), Vec::new());
     for (pool, mut maps) in by_pool {
         maps.sort_by_key(|map| (Reverse(map.created), map.name.clone()));
-        for (rank, map) in maps.into_iter().enumerate() {
+        let mut rank = 0;
+        for map in maps {
             let why = match (pool, references.of(&key(map))) {
                 (Some(pool), _) if !options.pools.is_empty() && !options.pools.contains(pool) => {
                     Some(Kept::NotAskedFor)
@@ -113,11 +118,14 @@ pub fn prune<'m>(
                 (_, Some(users)) => Some(Kept::InUse { nodes: users.count, example: users.example.clone() }),
                 _ if options.wanted.contains(&map.name) => Some(Kept::Wanted),
                 (None, None) => Some(Kept::NoPool),
+                _ if !is_named_by_us(map) => Some(Kept::NotOurs),
                 _ if map.deleting => Some(Kept::Deleting),
                 _ if map.created.is_none() => Some(Kept::NoAge),
                 _ if rank < options.keep => Some(Kept::Recent),
                 _ => None,
             };
+            // What others have named takes no place among the newest.
+            rank += usize::from(is_named_by_us(map));
             match why {
                 Some(why) => keep.push(KeptConfigMap { map: map.clone(), why }),
                 None => delete.push(map.clone()),
@@ -127,6 +135,12 @@ pub fn prune<'m>(
     delete.sort_by(|a, b| a.name.cmp(&b.name));
     keep.sort_by(|a, b| a.map.name.cmp(&b.map.name));
     PrunePlan { delete, keep }
+}
+
+/// Whether it has the name that nodecfg gives. Labels can be copied with a ConfigMap that is somebody's own.
+fn is_named_by_us(map: &ManagedConfigMap) -> bool {
+    let (Some(fleet), Some(pool)) = (&map.fleet, &map.pool) else { return false };
+    ContentHash::short_in(&map.name, fleet, pool).is_some()
 }
 
 fn key(map: &ManagedConfigMap) -> ConfigMapKey {
@@ -154,6 +168,7 @@ pub fn check_prune(
         require(maps.contains(doomed), "was not observed so");
         require(!doomed.uid.is_empty(), "has no uid to delete it by");
         require(doomed.fleet.as_ref() == Some(&options.fleet), "would be deleted without being this fleet's");
+        require(is_named_by_us(doomed), "would be deleted without having the name that nodecfg gives");
         require(doomed.namespace == options.namespace.as_str(), "would be deleted in another namespace");
         let used = references.keys().any(|key| key.namespace == doomed.namespace && key.name == doomed.name);
         require(!used, "would be deleted while something refers to it");
@@ -163,7 +178,7 @@ pub fn check_prune(
         // Counted one by one, however the others were sorted.
         let newer = |other: &&ManagedConfigMap| {
             let same = other.namespace == doomed.namespace && other.fleet == doomed.fleet && other.pool == doomed.pool;
-            same && other.name != doomed.name && newer_or_equal(other.created, doomed.created)
+            same && is_named_by_us(other) && other.name != doomed.name && newer_or_equal(other.created, doomed.created)
         };
         require(maps.iter().filter(newer).count() >= options.keep, "is among the newest of its pool");
     }
@@ -184,7 +199,16 @@ mod tests {
 
     fn aged(name: &str, pool: &str, second: i64) -> ManagedConfigMap {
         let created = Some(Timestamp::from_second(1_800_000_000 + second).unwrap());
-        ManagedConfigMap { created, ..managed(name, Some("fleet"), Some(pool), None) }
+        ManagedConfigMap { created, ..managed(&long(name, pool), Some("fleet"), Some(pool), None) }
+    }
+
+    /// A name as nodecfg gives them, that ends with this.
+    fn long(name: &str, pool: &str) -> String {
+        format!("fleet-{pool}-{name:b>10}")
+    }
+
+    fn ending(name: &str) -> &str {
+        name.get(name.len() - 2..).unwrap().trim_start_matches('b')
     }
 
     fn options(keep: usize) -> PruneOptions {
@@ -194,36 +218,37 @@ mod tests {
     fn used(names: &[&str]) -> References {
         let mut references = References::default();
         for (number, name) in names.iter().enumerate() {
-            references.add(&format!("n{number}"), [&source(name)]);
+            references.add(&format!("n{number}"), [&source(&long(name, "a")), &source(&long(name, "b"))]);
         }
         references
     }
 
     fn names(plan: &PrunePlan) -> Vec<&str> {
-        plan.delete.iter().map(|map| map.name.as_str()).collect()
+        plan.delete.iter().map(|map| ending(&map.name)).collect()
     }
 
     #[test]
     fn the_newest_and_whatever_is_in_use_stay() {
-        let maps = [aged("a1", "a", 1), aged("a2", "a", 2), aged("a3", "a", 3), aged("a4", "a", 4), aged("b1", "b", 0)];
-        let plan = prune(&maps, &used(&["a2", "a2"]), &options(1));
-        assert_eq!(names(&plan), ["a1", "a3"]);
-        let kept: Vec<String> = plan.keep.iter().map(|kept| format!("{}: {}", kept.map.name, kept.why)).collect();
+        let maps = [aged("v2", "a", 1), aged("v4", "a", 2), aged("v5", "a", 3), aged("v6", "a", 4), aged("w2", "b", 0)];
+        let plan = prune(&maps, &used(&["v4", "v4"]), &options(1));
+        assert_eq!(names(&plan), ["v2", "v5"]);
+        let kept: Vec<String> =
+            plan.keep.iter().map(|kept| format!("{}: {}", ending(&kept.map.name), kept.why)).collect();
         assert_eq!(
             kept,
             [
-                "a2: in use by 2 nodes, n0 among them",
-                "a4: among the newest of its pool",
-                "b1: among the newest of its pool"
+                "v4: in use by 2 nodes, n0 among them",
+                "v6: among the newest of its pool",
+                "w2: among the newest of its pool"
             ]
         );
-        assert_eq!(check_prune(&plan, &maps, &used(&["a2"]), &options(1)), []);
+        assert_eq!(check_prune(&plan, &maps, &used(&["v4"]), &options(1)), []);
         assert_eq!(names(&prune(&maps, &used(&[]), &options(9))), Vec::<&str>::new());
-        let wanted = PruneOptions { wanted: ["a1".to_owned()].into(), ..options(1) };
-        let plan = prune(&maps, &used(&["a2"]), &wanted);
-        assert_eq!(names(&plan), ["a3"]);
-        assert_eq!(plan.keep[0].why, Kept::Wanted);
-        assert_eq!(check_prune(&plan, &maps, &used(&["a2"]), &wanted), []);
+        let wanted = PruneOptions { wanted: [maps[0].name.clone()].into(), ..options(1) };
+        let plan = prune(&maps, &used(&["v4"]), &wanted);
+        assert!(!plan.delete.contains(&maps[0]));
+        assert!(plan.keep.iter().any(|kept| kept.map == maps[0] && kept.why == Kept::Wanted));
+        assert_eq!(check_prune(&plan, &maps, &used(&["v4"]), &wanted), []);
         let only_b = PruneOptions { pools: [pool_name("b")].into(), ..options(1) };
         assert_eq!(names(&prune(&maps, &used(&[]), &only_b)), Vec::<&str>::new());
     }
@@ -231,66 +256,82 @@ mod tests {
     #[test]
     fn what_is_not_clearly_ours_and_old_stays() {
         let foreign = ManagedConfigMap { fleet: None, ..aged("x", "a", 0) };
-        let elsewhere = ManagedConfigMap { namespace: "default".to_owned(), ..aged("y", "a", 0) };
+        let elsewhere = ManagedConfigMap { namespace: "default".to_owned(), ..aged("z", "a", 0) };
         let homeless = ManagedConfigMap { pool: None, ..aged("p", "a", 0) };
         let ageless = ManagedConfigMap { created: None, ..aged("q", "a", 0) };
         let going = ManagedConfigMap { deleting: true, ..aged("r", "a", 0) };
         let maps = [foreign, elsewhere, homeless, ageless, going, aged("s", "a", 9)];
         let plan = prune(&maps, &used(&[]), &options(1));
         assert_eq!(names(&plan), Vec::<&str>::new());
-        let kept: Vec<(&str, &Kept)> = plan.keep.iter().map(|kept| (kept.map.name.as_str(), &kept.why)).collect();
+        let kept: Vec<(&str, &Kept)> = plan.keep.iter().map(|kept| (ending(&kept.map.name), &kept.why)).collect();
         assert_eq!(kept, [("p", &Kept::NoPool), ("q", &Kept::NoAge), ("r", &Kept::Deleting), ("s", &Kept::Recent)]);
     }
 
     #[test]
     fn the_checker_lets_nothing_wrong_pass() {
-        let maps = [aged("a1", "a", 1), aged("a2", "a", 2)];
+        let maps = [aged("v2", "a", 1), aged("v4", "a", 2)];
         let of = |map: &ManagedConfigMap| PrunePlan { delete: vec![map.clone()], keep: Vec::new() };
         let told = |plan: &PrunePlan, references: &References| -> Vec<String> {
             check_prune(plan, &maps, references, &options(1)).iter().map(ToString::to_string).collect()
         };
         assert_eq!(told(&of(&maps[0]), &used(&[])), Vec::<String>::new());
         assert_eq!(
-            told(&of(&maps[0]), &used(&["a1"])),
-            ["ConfigMap a1: would be deleted while something refers to it"]
+            told(&of(&maps[0]), &used(&["v2"])),
+            ["ConfigMap fleet-a-bbbbbbbbv2: would be deleted while something refers to it"]
         );
-        assert_eq!(told(&of(&maps[1]), &used(&[])), ["ConfigMap a2: is among the newest of its pool"]);
-        let wanted = PruneOptions { wanted: ["a1".to_owned()].into(), ..options(1) };
+        assert_eq!(told(&of(&maps[1]), &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv4: is among the newest of its pool"]);
+        let wanted = PruneOptions { wanted: [maps[0].name.clone()].into(), ..options(1) };
         let found = check_prune(&of(&maps[0]), &maps, &used(&[]), &wanted);
         assert_eq!(found[0].problem, "would be deleted while the repository asks for it");
         let anew = ManagedConfigMap { uid: "another".to_owned(), ..maps[0].clone() };
-        assert_eq!(told(&of(&anew), &used(&[])), ["ConfigMap a1: was not observed so"]);
+        assert_eq!(told(&of(&anew), &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv2: was not observed so"]);
         let twice = PrunePlan { delete: vec![maps[0].clone(), maps[0].clone()], keep: Vec::new() };
-        assert_eq!(told(&twice, &used(&[])), ["ConfigMap a1: would be deleted twice"]);
+        assert_eq!(told(&twice, &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv2: would be deleted twice"]);
     }
+
+    #[test]
+    fn what_only_carries_the_labels_stays_and_takes_no_place() {
+        let own = ManagedConfigMap { name: "fleet-a-settings".to_owned(), ..aged("v9", "a", 9) };
+        let maps = [aged("v2", "a", 1), aged("v4", "a", 2), own.clone()];
+        let plan = prune(&maps, &used(&[]), &options(1));
+        assert_eq!(names(&plan), ["v2"]);
+        assert!(plan.keep.contains(&KeptConfigMap { map: own.clone(), why: Kept::NotOurs }));
+        let old = ManagedConfigMap { created: aged("v2", "a", 0).created, ..own };
+        let maps = [old.clone(), aged("v4", "a", 2)];
+        let wrong = PrunePlan { delete: vec![old], keep: Vec::new() };
+        let told: Vec<String> =
+            check_prune(&wrong, &maps, &used(&[]), &options(1)).iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["ConfigMap fleet-a-settings: would be deleted without having the name that nodecfg gives"]);
+    }
+
+    /// As the name of a ConfigMap ends; some are not nodecfg's.
+    const ENDS: [&str; 12] = ["2", "4", "5", "6", "7", "8", "9", "c", "d", "f", "a", "e"];
 
     fn some_map() -> impl Strategy<Value = ManagedConfigMap> {
         let pool = prop::option::weighted(0.9, prop::sample::select(vec!["a", "b"]));
         let fleet = prop::sample::select(vec![Some("fleet"), Some("fleet"), Some("other"), None]);
-        (0..12_u8, fleet, pool, prop::option::weighted(0.9, 0..5_i64), any::<bool>()).prop_map(
-            |(number, fleet, pool, second, deleting)| ManagedConfigMap {
+        (prop::sample::select(ENDS.to_vec()), fleet, pool, prop::option::weighted(0.9, 0..5_i64), any::<bool>())
+            .prop_map(|(end, fleet, pool, second, deleting)| ManagedConfigMap {
                 created: second.map(|second| Timestamp::from_second(second).unwrap()),
                 deleting,
-                ..managed(&format!("m{number}"), fleet, pool, None)
-            },
-        )
+                ..managed(&long(end, pool.unwrap_or("a")), fleet, pool, None)
+            })
     }
 
     proptest! {
         #[test]
         fn nothing_that_is_referred_to_goes(
             maps in prop::collection::vec(some_map(), 0..12),
-            in_use in prop::collection::vec(0..12_u8, 0..6),
+            in_use in prop::collection::vec(prop::sample::select(ENDS.to_vec()), 0..6),
             keep in 1..4_usize,
         ) {
             // A name is there once.
             let maps: Vec<ManagedConfigMap> =
                 maps.into_iter().map(|map| (map.name.clone(), map)).collect::<BTreeMap<_, _>>().into_values().collect();
-            let in_use: Vec<String> = in_use.into_iter().map(|number| format!("m{number}")).collect();
-            let references = used(&in_use.iter().map(String::as_str).collect::<Vec<_>>());
+            let references = used(&in_use);
             let plan = prune(&maps, &references, &options(keep));
             prop_assert_eq!(check_prune(&plan, &maps, &references, &options(keep)), vec![]);
-            prop_assert!(plan.delete.iter().all(|map| !in_use.contains(&map.name)));
+            prop_assert!(plan.delete.iter().all(|map| !in_use.contains(&ending(&map.name))));
             let ours = maps.iter().filter(|map| map.fleet == Some(fleet())).count();
             prop_assert_eq!(plan.delete.len() + plan.keep.len(), ours);
         }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::decide::is_available;
 use crate::contract::ConfigSource;
-use crate::desired::{Desired, LabelSelector, MaxUnavailable, Pool, PoolTarget, RolloutPolicy};
+use crate::desired::{Desired, LabelSelector, MaxUnavailable, POOL_LABEL, Pool, PoolTarget, RolloutPolicy};
 use crate::finding::Place;
 use crate::names::{FleetName, NodeName, PoolName};
 use crate::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
@@ -73,13 +74,23 @@ impl ChoiceError {
 }
 
 /// The fleet as its nodes show it: a pool for each that nodes are on a ConfigMap of, with all those nodes, to go back to their
-/// local configuration. With `take_over`, nodes on other ConfigMaps are in pools too.
+/// local configuration. Nodes that are down and on no ConfigMap are of the pool that their label names, or of the only one there
+/// is, so that they count against its budget. With `take_over`, nodes on other ConfigMaps are in pools too.
 #[must_use]
 pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_over: bool) -> Desired {
     let mut members: BTreeMap<PoolName, BTreeSet<NodeName>> = BTreeMap::new();
     for node in observed.nodes.values() {
         if let Some(pool) = pool_of(node, observed, fleet, take_over) {
             members.entry(pool).or_default().insert(node.name.clone());
+        }
+    }
+    // What is local already is on no ConfigMap that says where it belongs, and may be down all the same.
+    let only = members.keys().next().filter(|_| members.len() == 1).cloned();
+    for node in homeless_and_down(observed, &members) {
+        let said = node.labels.get(POOL_LABEL).and_then(|pool| PoolName::new(pool.as_str()).ok());
+        let said = said.filter(|pool| members.contains_key(pool));
+        if let Some(nodes) = said.or_else(|| only.clone()).and_then(|pool| members.get_mut(&pool)) {
+            nodes.insert(node.name.clone());
         }
     }
     let policy = RolloutPolicy { max_unavailable: MaxUnavailable::Count(budget), ..RolloutPolicy::default() };
@@ -99,6 +110,24 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
         (name, pool)
     };
     Desired { fleet: fleet.clone(), namespace: None, commit: None, pools: members.into_iter().map(pool).collect() }
+}
+
+/// Nodes of no pool that are not available, and that point at nothing: each may be one that was reset before, of any pool.
+fn homeless_and_down<'o>(observed: &'o Observed, members: &BTreeMap<PoolName, BTreeSet<NodeName>>) -> Vec<&'o Node> {
+    let homed: BTreeSet<NodeName> = members.values().flatten().cloned().collect();
+    let local =
+        |node: &Node| [&node.source, &node.status.assigned, &node.status.active].into_iter().all(Option::is_none);
+    let meant = |node: &&Node| !homed.contains(&node.name) && local(node) && !is_available(node);
+    observed.nodes.values().filter(meant).collect()
+}
+
+/// Nodes that are down and that not even a label gives to one of several pools. They count for every pool.
+#[must_use]
+pub fn down_in_any_pool(desired: &Desired, observed: &Observed) -> Vec<NodeName> {
+    let named = |pool: &Pool| Some((pool.name.clone(), pool.named.clone()?));
+    let members = desired.pools.values().filter_map(named).collect();
+    let nodes = if desired.pools.is_empty() { Vec::new() } else { homeless_and_down(observed, &members) };
+    nodes.into_iter().map(|node| node.name.clone()).collect()
 }
 
 /// A node that was pointed away is its pool's until it has let go.
@@ -152,6 +181,7 @@ pub fn chosen(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observed::Readiness;
     use crate::plan::fixtures::{fleet, managed, node, node_name, observed, on, options, pool_name, source};
     use crate::plan::{Options, Scope, Why, check, make, membership};
 
@@ -220,6 +250,29 @@ mod tests {
         let foreign = Choice { nodes: [node_name("n5")].into(), ..Choice::default() };
         assert!(told(&foreign).contains("--take-over"));
         assert_eq!(choose(&foreign, true).unwrap(), ["n5"]);
+    }
+
+    #[test]
+    fn what_is_down_and_local_already_counts() {
+        let down = |name: &str, pool: &str| Node { ready: Readiness::NotReady, ..node(name, pool) };
+        let mut cluster = cluster();
+        for node in [down("n7", "a"), down("n8", "elsewhere")] {
+            cluster.nodes.insert(node.name.clone(), node);
+        }
+        let desired = pools_of_nodes(&cluster, &fleet(), 2, false);
+        assert_eq!(members(&desired), [("a".to_owned(), 5)]);
+        assert_eq!(down_in_any_pool(&desired, &cluster), Vec::<NodeName>::new());
+        let scope = Scope::Nodes([node_name("n1"), node_name("n2")].into());
+        let options = Options { scope: scope.clone(), allow_empty: true, ..options() };
+        let plan = make(&desired, &cluster, &options).unwrap();
+        assert_eq!(check(&plan, &cluster, &scope), []);
+        let down = |left: &&crate::plan::LeftAlone| left.unavailable && ["n7", "n8"].contains(&left.node.as_str());
+        assert_eq!(plan.pools[0].left_alone.iter().filter(down).count(), 2);
+
+        // Of several pools, only a label tells.
+        let desired = pools_of_nodes(&cluster, &fleet(), 2, true);
+        assert_eq!(members(&desired), [("a".to_owned(), 4), ("others".to_owned(), 1), ("x".to_owned(), 1)]);
+        assert_eq!(down_in_any_pool(&desired, &cluster), [node_name("n8")]);
     }
 
     #[test]

@@ -101,6 +101,9 @@ impl Pruning {
                 Some(Deletion::Deleted) => map.end = PruneEnd::Deleted,
                 Some(Deletion::Gone) => map.end = PruneEnd::Gone,
                 Some(Deletion::Changed) => map.end = PruneEnd::Changed,
+                Some(Deletion::NotOurs) => {
+                    map.end = PruneEnd::Kept { why: Kept::NotOurs, reason: Kept::NotOurs.to_string() };
+                }
                 None => {}
             }
         }

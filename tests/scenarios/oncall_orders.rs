@@ -162,6 +162,13 @@ async fn an_abort_without_a_rollout_says_so(start: Start) {
     let repository = Repository::of_pool("maxPods: 110", "{}");
     cluster.sync(&repository, &[]).await.exits(0);
     cluster.order(&["abort"]).await.exits(0).says("Nothing to abort: nobody holds the lock of fleet");
+    // A fleet or a namespace that nothing is in is a typing error, not a fleet at rest.
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    for (fleet, namespace) in [("test", "default"), ("tset", cluster.namespace())] {
+        let mistyped = ["abort", "--fleet", fleet, "--namespace", namespace, "--kubeconfig", &kubeconfig];
+        let fault = Running::start(cluster.home(), &mistyped).end().await.exits(2);
+        fault.says(&format!("nothing of a fleet {fleet} is in the namespace {namespace}"));
+    }
     // A holder that died.
     let long_ago = "2020-01-01T00:00:00.000000Z";
     let spec = json!({"holderIdentity": "ci_7_00", "leaseDurationSeconds": 30, "renewTime": long_ago, "acquireTime": long_ago});

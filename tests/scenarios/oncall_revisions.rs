@@ -236,7 +236,14 @@ async fn what_nothing_refers_to_is_pruned(start: Start) {
     run.says("there is no pool gpu among the ConfigMaps of fleet");
     call(&cluster, &["prune", "--keep", "4", "--yes"]).await.exits(0).says("Nothing to delete.");
 
+    // Copies with their labels are somebody's own: one of another name, and two that can be changed.
+    let copies = ["my-own", "test-a-bbbbbbbbbb", "test-a-bbbbbbbbbc"];
+    for copy in copies {
+        cluster.create_config_map(copy, "a: 1", false, Some(("test", "a"))).await;
+    }
     call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(0).says("Deleted:");
+    let left = config_maps(&cluster).await;
+    assert!(copies.iter().all(|copy| left.iter().any(|name| name == copy)), "{left:?}");
     let left = config_maps(&cluster).await;
     assert!(left.contains(&names[3]) && left.len() < 4, "{left:?}");
     // What the status names is left, and what goes is not missed.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{LeaseRequests, LeaseView, OrderError, Record};
 use crate::cluster::error::ClusterError;
@@ -174,7 +174,10 @@ struct Keeper {
 
 impl Keeper {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>, mut asked: mpsc::Receiver<Asked>) {
-        let mut pace = tokio::time::interval(self.requests.options.duration / 3);
+        let every = self.requests.options.duration / 3;
+        let mut next = Instant::now() + every;
+        let mut owed: Option<Asked> = None;
+        let mut pace = tokio::time::interval(every);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pace.tick().await;
         // People who order something wait for it, and a renewal may be ten seconds away.
@@ -182,21 +185,31 @@ impl Keeper {
         ears.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ears.tick().await;
         loop {
+            // A renewal that is due goes before all else, and what is looked at before it ends when it is due.
             tokio::select! {
+                biased;
                 _ = &mut stopped => break,
-                _ = pace.tick() => {}
+                _ = pace.tick() => next = Instant::now() + every,
                 _ = ears.tick() => {
                     tokio::select! {
                         _ = &mut stopped => break,
                         // What is wrong with it is for the next renewal to find.
-                        _ = self.look(self.listening()) => {}
+                        _ = self.look(self.listening().min(next.saturating_duration_since(Instant::now()))) => {}
                     }
                     continue;
                 }
                 Some(answer) = asked.recv() => {
-                    // Whoever asked may have gone.
-                    let _ = answer.send(self.look(self.requests.options.duration / 3).await);
-                    continue;
+                    let found = self.look(next.saturating_duration_since(Instant::now())).await;
+                    // What there was no time for is asked again once the lock is renewed.
+                    if found.is_err() && Instant::now() >= next {
+                        owed = Some(answer);
+                        pace.reset();
+                        next = Instant::now() + every;
+                    } else {
+                        // Whoever asked may have gone.
+                        let _ = answer.send(found);
+                        continue;
+                    }
                 }
             }
             let renewal = tokio::select! {
@@ -209,6 +222,9 @@ impl Keeper {
                 return;
             }
             self.tell.send_replace(State::Held(self.until));
+            if let Some(answer) = owed.take() {
+                let _ = answer.send(self.look(next.saturating_duration_since(Instant::now())).await);
+            }
         }
         self.tell.send_replace(State::Lost("it was given up".to_owned()));
         match self.release().await {

@@ -60,7 +60,7 @@ impl Chronicle {
             }
             // One that failed has failed all the same.
             Progress::RolledBack { node, .. } if !ways.has_failed(node) => ways.end(node, at, State::RolledBack),
-            Progress::NotBack { node, .. } => ways.end(node, at, State::Failed),
+            Progress::NotBack { node, .. } => ways.end(node, at, State::FAILED),
             Progress::Changed { node, .. } => ways.end(node, at, State::Astray),
             Progress::Gone { node, .. } => ways.end(node, at, State::Gone),
             Progress::Soaking { until, .. } => {
@@ -100,7 +100,7 @@ impl Ways {
     }
 
     fn has_failed(&self, node: &NodeName) -> bool {
-        self.nodes.get(node).is_some_and(|way| matches!(way.end, Some((_, State::Failed))))
+        self.nodes.get(node).is_some_and(|way| matches!(way.end, Some((_, State::FAILED))))
     }
 
     fn mark(&mut self, at: f64, text: String) {
