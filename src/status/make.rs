@@ -11,7 +11,6 @@ use crate::judge::{Target, Verdict, Waiting};
 use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
 use crate::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
 use crate::plan::{Held, Holder, Owner, Standings, is_adopted, membership, pool_target, present_state, unreached};
-use crate::spelling;
 
 /// What a repository wants of the cluster.
 #[derive(Debug, Clone, Copy)]
