@@ -156,7 +156,8 @@ mod tests {
             Json::Object(common.configuration),
             json!({"maxPods": 250, "a": {"b": 1}, "evictionHard": {"x": "1"}})
         );
-        let told: Vec<(String, Vec<(Option<Json>, usize)>)> = common
+        type Told = (String, Vec<(Option<Json>, usize)>);
+        let told: Vec<Told> = common
             .differences
             .into_iter()
             .map(|one| (one.field, one.shares.into_iter().map(|share| (share.value, share.nodes.len())).collect()))

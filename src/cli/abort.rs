@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::cluster_args::parse_duration;
 use super::order_args::{OrderArgs, holder, parse_reason};
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, run};
 use crate::clock;
 use crate::cluster::lease::{self, HoldEnd};
 use crate::observed::Abort;
@@ -40,6 +40,7 @@ Examples:
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let place = args.order.place(false).await?;
     let by = place.who().await?;
+    let mut stop = run::hold_signals("not waiting any longer; what was ordered stands");
     let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
         let Holder { identity, .. } = holder(desk.view.as_ref(), desk.now)?;
         let mut orders = desk.orders.clone();
@@ -65,7 +66,10 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         }
         let (reader, namespace) = (&place.reader, place.namespace.as_str());
         let began = clock::instant();
-        let end = lease::until_end(reader, namespace, &place.fleet, &running.identity, args.timeout).await?;
+        let end = tokio::select! {
+            end = lease::until_end(reader, namespace, &place.fleet, &running.identity, args.timeout) => end?,
+            Ok(_) = stop.wait_for(|stopped| *stopped) => HoldEnd::StillHeld,
+        };
         told.seconds = clock::instant().saturating_duration_since(began).as_secs_f64();
         (told.result, told.expired) = match end {
             HoldEnd::GivenUp => (AbortResult::Ended, None),
@@ -82,5 +86,9 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         Format::Json => report::json(&mut terminal.out, &Document::value(told.clone())?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &Document::value(told.clone())?)?,
     }
-    Ok(if told.result == AbortResult::StillRunning { Exit::Locked } else { Exit::Done })
+    Ok(match told.result {
+        AbortResult::StillRunning if *stop.borrow() => Exit::NotConverged,
+        AbortResult::StillRunning => Exit::Locked,
+        _ => Exit::Done,
+    })
 }

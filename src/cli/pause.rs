@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::order_args::{OrderArgs, holder, parse_reason};
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, run};
 use crate::cluster::lease;
 use crate::names::PoolName;
 use crate::observed::Pause;
@@ -43,6 +43,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
     let mut wanted: Option<Pause> = None;
     let mut unknown = None;
+    let _held = run::hold_signals("finishing the order");
     let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
         // The same at every attempt, so that one whose answer was lost is known again.
         let pause = wanted.get_or_insert_with(|| Pause { by: by.clone(), at: desk.now, reason: args.reason.clone() });

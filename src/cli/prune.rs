@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::sync::watch;
 
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::confirm::ConfirmArgs;
@@ -12,7 +13,7 @@ use super::observe::warn;
 use super::reconcile::LockArgs;
 use super::repository_args::RepositoryArgs;
 use super::unknown::unknown;
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, run};
 use crate::cluster::lease::HeldLock;
 use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
 use crate::desired::{Desired, PoolTarget};
@@ -99,9 +100,14 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     if !args.confirm.ask(&format!("Delete {number} of fleet {}?", options.fleet), terminal).await? {
         return Ok(Exit::Failed);
     }
-    let lock = args.lock.take(&reader, &options.namespace, &options.fleet).await?;
-    let (ends, result) = delete(&reader, &lock, &seen.plan, &options).await;
+    let mut stop = run::hold_signals("stopping: nothing more is deleted");
+    let lock = tokio::select! {
+        lock = args.lock.take(&reader, &options.namespace, &options.fleet) => lock?,
+        Ok(_) = stop.wait_for(|stopped| *stopped) => return Err(Failure::Interrupted),
+    };
+    let (ends, result) = delete(&reader, &lock, &seen.plan, &options, &stop).await;
     lock.release().await;
+    let cut_short = *stop.borrow() && ends.len() < seen.plan.delete.len();
     let done = shown.done(&ends);
     if matches!(format, Format::Text) {
         writeln!(terminal.out)?;
@@ -110,7 +116,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     if result.is_ok() || matches!(format, Format::Text | Format::Markdown) {
         write(&done, format, verbose, terminal)?;
     }
-    result.map(|()| Exit::Done)
+    result.map(|()| if cut_short { Exit::NotConverged } else { Exit::Done })
 }
 
 impl Args {
@@ -155,12 +161,13 @@ async fn look(reader: &ClusterReader, options: &PruneOptions) -> Result<Seen, Fa
     if violations.is_empty() { Ok(Seen { maps, plan }) } else { Err(Failure::Violations(violations)) }
 }
 
-/// Deletes what was shown and, looked at again under the lock, can still go. Stops at the first error.
+/// Deletes what was shown and, looked at again under the lock, can still go. Stops at the first error, and when told to.
 async fn delete(
     reader: &ClusterReader,
     lock: &HeldLock,
     shown: &PrunePlan,
     options: &PruneOptions,
+    stop: &watch::Receiver<bool>,
 ) -> (BTreeMap<String, Deletion>, Result<(), Failure>) {
     let mut ends = BTreeMap::new();
     let seen = match look(reader, options).await {
@@ -178,7 +185,8 @@ async fn delete(
         let (writer, map) = (writer.clone(), map.clone());
         async move { writer.delete_config_map(&map).await.map(|end| (map.name, end)) }
     };
-    let mut deletions = stream::iter(doomed.into_iter().map(one)).buffer_unordered(AT_A_TIME);
+    let mut deletions =
+        stream::iter(doomed.into_iter().take_while(|_| !*stop.borrow()).map(one)).buffer_unordered(AT_A_TIME);
     let result: Result<(), ClusterError> = async {
         while let Some((name, end)) = deletions.try_next().await? {
             ends.insert(name, end);

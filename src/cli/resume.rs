@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::order_args::{OrderArgs, holder};
 use super::pause::show;
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, run};
 use crate::cluster::lease;
 use crate::names::PoolName;
 use crate::observed::Pause;
@@ -28,6 +28,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let known = place.pools().await?;
     let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
     let mut unknown = None;
+    let _held = run::hold_signals("finishing the order");
     let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
         let pauses = &desk.orders.pauses;
         let there = |pool: &PoolName| known.contains(pool) || pauses.contains_key(pool) || before.contains_key(pool);

@@ -368,6 +368,21 @@ pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
     receiver
 }
 
+/// Follows the same signals for what is short and must not be cut in the middle: the first is answered with `says`, and told.
+pub(super) fn hold_signals(says: &'static str) -> watch::Receiver<bool> {
+    let (sender, receiver) = watch::channel(false);
+    FOLLOWED.store(true, Ordering::Relaxed);
+    tokio::spawn(async move {
+        if signalled().await.is_some() {
+            tracing::warn!("{says}");
+            sender.send_replace(true);
+        }
+        // Those that follow change nothing more.
+        sender.closed().await;
+    });
+    receiver
+}
+
 /// Does what comes before the first change. A signal ends it at once: there is nothing to finish.
 pub(super) async fn unless_stopped<T, E: Into<Failure>>(
     stop: &mut watch::Receiver<Stop>,

@@ -266,8 +266,6 @@ impl Files<'_> {
         for FileRef { path, place } in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
             let finding = Finding::warning("local-ignores", format!("{path} is not used: the pool is local"));
             self.findings.push(finding.at(place.clone()).help("remove it, or remove `local: true`"));
-            // That nothing uses the file need not be said again.
-            drop(self.document(path));
         }
     }
 

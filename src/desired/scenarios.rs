@@ -292,8 +292,11 @@ fn pools_that_are_local_or_twins_or_absent() {
     assert_eq!(beside(&format!("{HEAD}maxPod: 5\n")).len(), 1);
     let based = format!("{POOL}spec: {{kubelet: {{local: true, base: ../../base/a.yaml}}}}\n");
     assert_eq!(
-        found(&[("pools/gpu/pool.yaml", &based), ("base/a.yaml", HEAD)]).first().map(String::as_str),
-        Some("warning local-ignores pools/gpu/pool.yaml:4 ../../base/a.yaml is not used: the pool is local")
+        found(&[("pools/gpu/pool.yaml", &based), ("base/a.yaml", HEAD)]),
+        [
+            "warning unused-file base/a.yaml:1 nothing uses base/a.yaml",
+            "warning local-ignores pools/gpu/pool.yaml:4 ../../base/a.yaml is not used: the pool is local"
+        ]
     );
     let same = |name: &str| POOL.replace("gpu", name) + "spec: {nodeSelector: {matchLabels: {a: b}}}\n";
     assert_eq!(

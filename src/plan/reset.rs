@@ -51,7 +51,7 @@ pub enum ChoiceError {
         /// The node.
         name: NodeName,
         /// What it points at.
-        source_named: ConfigSource,
+        source_named: Box<ConfigSource>,
     },
 }
 
@@ -162,7 +162,7 @@ pub fn chosen(
             return Err(ChoiceError::UnknownNode { name: name.clone(), near });
         };
         if let (None, Some(source)) = (homes.get(name), &node.source) {
-            return Err(ChoiceError::Homeless { name: name.clone(), source_named: source.clone() });
+            return Err(ChoiceError::Homeless { name: name.clone(), source_named: Box::new(source.clone()) });
         }
     }
     if let Some(name) = choice.pools.iter().find(|pool| !pools.contains(pool)) {

@@ -169,7 +169,7 @@ pub fn markdown(out: &mut dyn Write, history: &History) -> io::Result<()> {
         writeln!(
             out,
             "| {}{mark} | {} | {} | {} | {} | {} |",
-            code(&revision.commit.short().to_string()),
+            code(revision.commit.short()),
             date(revision),
             prose(&revision.author),
             prose(&revision.subject),

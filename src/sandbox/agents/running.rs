@@ -166,8 +166,8 @@ impl NodeProxy for OfHosts {
     fn get(&self, _api: &Api, node: &str, path: &str) -> Proxied {
         let host = || {
             let (fleet, node) = (self.0.upgrade()?, NodeName::new(node).ok()?);
-            let host = fleet.lock().get(&node).map(|running| Arc::clone(&running.host));
-            host
+            let nodes = fleet.lock();
+            nodes.get(&node).map(|running| Arc::clone(&running.host))
         };
         host().map_or_else(configz::unreachable, |host| host.proxied(path))
     }
