@@ -191,7 +191,10 @@ async fn failed_nodes_are_pointed_back_when_asked(start: Start) {
         assert_eq!(cluster.source(node).await, old, "{node}");
     }
     cluster.fault("a-1", None).await;
-    cluster.until_node("a-1", "runs the old configuration again", State::settled).await;
+    // A kubelet that refused this one too, as it refuses everything, does not try again by itself.
+    if cluster.carriers() != "nodes" {
+        cluster.until_node("a-1", "runs the old configuration again", State::settled).await;
+    }
     cluster.down().await;
 }
 

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{LeaseRequests, LeaseView, OrderError, Record};
+use crate::clock;
 use crate::cluster::error::ClusterError;
 use crate::cluster::operation::{Operation, Resource, Verb};
 use crate::cluster::transport::Transport;
@@ -175,7 +176,7 @@ struct Keeper {
 impl Keeper {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>, mut asked: mpsc::Receiver<Asked>) {
         let every = self.requests.options.duration / 3;
-        let mut next = Instant::now() + every;
+        let mut next = clock::instant() + every;
         let mut owed: Option<Asked> = None;
         let mut pace = tokio::time::interval(every);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -189,22 +190,22 @@ impl Keeper {
             tokio::select! {
                 biased;
                 _ = &mut stopped => break,
-                _ = pace.tick() => next = Instant::now() + every,
+                _ = pace.tick() => next = clock::instant() + every,
                 _ = ears.tick() => {
                     tokio::select! {
                         _ = &mut stopped => break,
                         // What is wrong with it is for the next renewal to find.
-                        _ = self.look(self.listening().min(next.saturating_duration_since(Instant::now()))) => {}
+                        _ = self.look(self.listening().min(next.saturating_duration_since(clock::instant()))) => {}
                     }
                     continue;
                 }
                 Some(answer) = asked.recv() => {
-                    let found = self.look(next.saturating_duration_since(Instant::now())).await;
+                    let found = self.look(next.saturating_duration_since(clock::instant())).await;
                     // What there was no time for is asked again once the lock is renewed.
-                    if found.is_err() && Instant::now() >= next {
+                    if found.is_err() && clock::instant() >= next {
                         owed = Some(answer);
                         pace.reset();
-                        next = Instant::now() + every;
+                        next = clock::instant() + every;
                     } else {
                         // Whoever asked may have gone.
                         let _ = answer.send(found);
@@ -223,7 +224,7 @@ impl Keeper {
             }
             self.tell.send_replace(State::Held(self.until));
             if let Some(answer) = owed.take() {
-                let _ = answer.send(self.look(next.saturating_duration_since(Instant::now())).await);
+                let _ = answer.send(self.look(next.saturating_duration_since(clock::instant())).await);
             }
         }
         self.tell.send_replace(State::Lost("it was given up".to_owned()));
