@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::order_args::{OrderArgs, holder, parse_reason};
+use super::order_args::{OrderArgs, Place, holder, parse_reason};
 use super::{Exit, Failure, Terminal, run};
-use crate::cluster::lease;
+use crate::cluster::lease::{self, Desk};
 use crate::names::PoolName;
 use crate::observed::Pause;
 use crate::report::document::Document;
@@ -75,7 +75,18 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
             known: known.contains(pool),
         }
     };
-    let mut pools: Vec<PoolOrder> = args.pools.iter().map(order).collect();
+    tell(&args.order, place, &desk, args.pools.iter().map(order).collect(), format, terminal)
+}
+
+/// Says what became of orders about pools, of each pool once.
+pub(super) fn tell(
+    order: &OrderArgs,
+    place: Place,
+    desk: &Desk,
+    mut pools: Vec<PoolOrder>,
+    format: Format,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
     pools.sort_by(|a, b| a.pool.cmp(&b.pool));
     pools.dedup_by(|a, b| a.pool == b.pool);
     let told = PoolOrders {
@@ -84,17 +95,12 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         pools,
         running: holder(desk.view.as_ref(), desk.now),
     };
-    show(&told, &args.order.said(), format, terminal)?;
-    Ok(Exit::Done)
-}
-
-/// Says what became of orders about pools.
-pub(super) fn show(told: &PoolOrders, place: &str, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
+    let said = order.said();
     match format {
-        Format::Text => orders::pools(&mut terminal.out, told, place, terminal.out_width)?,
-        Format::Markdown => orders::pools_markdown(&mut terminal.out, told, place)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(told.clone())?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(told.clone())?)?,
+        Format::Text => orders::pools(&mut terminal.out, &told, &said, terminal.out_width)?,
+        Format::Markdown => orders::pools_markdown(&mut terminal.out, &told, &said)?,
+        Format::Json => report::json(&mut terminal.out, &Document::value(told)?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(told)?)?,
     }
-    Ok(())
+    Ok(Exit::Done)
 }

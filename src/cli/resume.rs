@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::order_args::{OrderArgs, holder};
-use super::pause::show;
+use super::order_args::OrderArgs;
+use super::pause::tell;
 use super::{Exit, Failure, Terminal, run};
 use crate::cluster::lease;
 use crate::names::PoolName;
 use crate::observed::Pause;
 use crate::report::Format;
-use crate::report::orders::{PoolOrder, PoolOrders, PoolResult};
+use crate::report::orders::{PoolOrder, PoolResult};
 
 /// Let paused pools go on.
 ///
@@ -58,15 +58,5 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
             known: known.contains(pool),
         }
     };
-    let mut pools: Vec<PoolOrder> = args.pools.iter().map(order).collect();
-    pools.sort_by(|a, b| a.pool.cmp(&b.pool));
-    pools.dedup_by(|a, b| a.pool == b.pool);
-    let told = PoolOrders {
-        fleet: place.fleet,
-        namespace: place.namespace,
-        pools,
-        running: holder(desk.view.as_ref(), desk.now),
-    };
-    show(&told, &args.order.said(), format, terminal)?;
-    Ok(Exit::Done)
+    tell(&args.order, place, &desk, args.pools.iter().map(order).collect(), format, terminal)
 }
