@@ -1,5 +1,5 @@
 //! A file that is put in the place of another in one step, so that nobody ever reads half of it: a saved plan, the metrics of
-//! a run. What must survive a loss of power at any instant is [`agent::disk`](crate::agent::disk)'s business.
+//! a run. What must survive a loss of power at any instant is [`agent::disk`](nodecfg_agent::disk)'s business.
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -13,7 +13,7 @@ use std::process::Command;
 use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use nodecfg::{install, report};
+use nodecfg::report;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -45,14 +45,14 @@ fn yaml(objects: &[Value]) -> String {
 /// The folders of deploy/ that have roles, and what they grant.
 fn roles() -> [(&'static str, Vec<Value>); 8] {
     [
-        ("cron", install::reconciler()),
-        ("cron-node", install::reconciler_of_nodes()),
-        ("saved-plans", install::saved_plans()),
-        ("reader", install::reader()),
-        ("reader-node", install::reader_of_nodes()),
-        ("pruner", install::pruner()),
-        ("pruner-node", install::pruner_of_nodes()),
-        ("capture", install::capture()),
+        ("cron", nodecfg_install::reconciler()),
+        ("cron-node", nodecfg_install::reconciler_of_nodes()),
+        ("saved-plans", nodecfg_install::saved_plans()),
+        ("reader", nodecfg_install::reader()),
+        ("reader-node", nodecfg_install::reader_of_nodes()),
+        ("pruner", nodecfg_install::pruner()),
+        ("pruner-node", nodecfg_install::pruner_of_nodes()),
+        ("capture", nodecfg_install::capture()),
     ]
 }
 
@@ -189,7 +189,7 @@ fn the_pod_may_do_no_more_than_it_must() {
     // The user is the one that the image has; the account has a token nowhere else.
     let user = pod["securityContext"]["runAsUser"].as_u64().unwrap();
     assert!(read("Dockerfile").contains(&format!("USER {user}:{user}")));
-    let account = install::reconciler().into_iter().find(|object| object["kind"] == "ServiceAccount").unwrap();
+    let account = nodecfg_install::reconciler().into_iter().find(|object| object["kind"] == "ServiceAccount").unwrap();
     assert_eq!(account["metadata"]["name"], pod["serviceAccountName"]);
     assert_eq!(account["metadata"]["namespace"], job["metadata"]["namespace"]);
     assert_eq!(account["automountServiceAccountToken"], false);
@@ -280,7 +280,7 @@ fn names(objects: &[Value]) -> Vec<String> {
 #[test]
 fn kustomize_builds_both() {
     for (folder, roles) in
-        [("deploy/cron", install::reconciler()), ("deploy/cron-node", install::reconciler_of_nodes())]
+        [("deploy/cron", nodecfg_install::reconciler()), ("deploy/cron-node", nodecfg_install::reconciler_of_nodes())]
     {
         let Some(objects) = built(&root().join(folder)) else { return };
         objects.iter().for_each(assert_known);
@@ -308,10 +308,10 @@ fn deleting_it_deletes_no_namespace() {
 #[test]
 fn kustomize_builds_the_readers_and_pruners() {
     for (folder, roles) in [
-        ("reader", install::reader()),
-        ("reader-node", install::reader_of_nodes()),
-        ("pruner", install::pruner()),
-        ("pruner-node", install::pruner_of_nodes()),
+        ("reader", nodecfg_install::reader()),
+        ("reader-node", nodecfg_install::reader_of_nodes()),
+        ("pruner", nodecfg_install::pruner()),
+        ("pruner-node", nodecfg_install::pruner_of_nodes()),
     ] {
         let Some(objects) = built(&root().join("deploy").join(folder)) else { return };
         assert_eq!(names(&objects), names(&roles), "{folder}");
@@ -321,7 +321,7 @@ fn kustomize_builds_the_readers_and_pruners() {
 /// The component over both; a folder of its own, since kustomize takes no absolute paths.
 #[test]
 fn kustomize_adds_the_right_for_saved_plans() {
-    for (cron, roles) in [("cron", install::reconciler()), ("cron-node", install::reconciler_of_nodes())] {
+    for (cron, roles) in [("cron", nodecfg_install::reconciler()), ("cron-node", nodecfg_install::reconciler_of_nodes())] {
         let folder = tempfile::tempdir().unwrap();
         copy_deploy(&folder.path().join("deploy"));
         let cluster = folder.path().join("cluster");
@@ -329,7 +329,7 @@ fn kustomize_adds_the_right_for_saved_plans() {
         let overlay = format!("resources: [../deploy/{cron}]\ncomponents: [../deploy/saved-plans]\n");
         fs::write(cluster.join("kustomization.yaml"), overlay).unwrap();
         let Some(objects) = built(&cluster) else { return };
-        for name in names(&roles).into_iter().chain(names(&install::saved_plans())) {
+        for name in names(&roles).into_iter().chain(names(&nodecfg_install::saved_plans())) {
             assert!(names(&objects).contains(&name), "{cron} lacks {name}");
         }
     }

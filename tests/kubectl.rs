@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use nodecfg::sandbox::api::{Api, ApiOptions, Character, User};
-use nodecfg::sandbox::face::ServerFace;
-use nodecfg::sandbox::face::kubeconfig::Kubeconfig;
-use nodecfg::sandbox::face::serve::{Options, Serving, serve};
-use nodecfg::sandbox::face::wire::Wire;
+use nodecfg_sandbox::api::{Api, ApiOptions, Character, User};
+use nodecfg_sandbox::face::ServerFace;
+use nodecfg_sandbox::face::kubeconfig::Kubeconfig;
+use nodecfg_sandbox::face::serve::{Options, Serving, serve};
+use nodecfg_sandbox::face::wire::Wire;
 use serde_json::{Value, json};
 
 const TOKEN: &str = "sandbox-token";

@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use nodecfg::document::{Document, Unread};
-use nodecfg::kubelet::{Minor, fields};
-use nodecfg::verdict::{Refusal, Stage, assess};
+use kubelet_config::document::{Document, Unread};
+use kubelet_config::verdict::{Refusal, Stage, assess};
+use kubelet_config::{Minor, fields};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

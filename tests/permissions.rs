@@ -9,23 +9,22 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use nodecfg::agent::signals::Announcement;
-use nodecfg::agent::state::Settings;
-use nodecfg::clock;
-use nodecfg::cluster::AgentClient;
-use nodecfg::cluster::agent::AgentClientOptions;
-use nodecfg::cluster::connect::{ConnectOptions, Environment, connect};
-use nodecfg::contract::{ConfigSource, ConfigStatus};
-use nodecfg::install::{self, Agent, DaemonSet, Host, Installation};
-use nodecfg::names::{NamespaceName, NodeName, PoolName};
-use nodecfg::nodeconfig::{self, NodeConfigStatus};
-use nodecfg::sandbox::api::{Api, ApiOptions, Character, Rule, User};
-use nodecfg::sandbox::face::kubeconfig::Kubeconfig;
-use nodecfg::sandbox::face::serve::{Options, Serving, serve};
-use nodecfg::sandbox::face::wire::{ApiRequest, Wire};
-use nodecfg::sandbox::kubelets::{self, Kubelets};
-use nodecfg::sandbox::nodes;
-use nodecfg::sandbox::{Embedded, EmbeddedOptions};
+use nodecfg_agent::api::AgentClient;
+use nodecfg_agent::api::AgentClientOptions;
+use nodecfg_agent::signals::Announcement;
+use nodecfg_agent::state::Settings;
+use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
+use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::{self, NodeConfigStatus};
+use nodecfg_contract::{ConfigSource, ConfigStatus};
+use nodecfg_install::{Agent, DaemonSet, Host, Installation};
+use nodecfg_sandbox::api::{Api, ApiOptions, Character, Rule, User};
+use nodecfg_sandbox::face::kubeconfig::Kubeconfig;
+use nodecfg_sandbox::face::serve::{Options, Serving, serve};
+use nodecfg_sandbox::face::wire::{ApiRequest, Wire};
+use nodecfg_sandbox::kubelets::{self, Kubelets};
+use nodecfg_sandbox::nodes;
+use nodecfg_sandbox::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "the-user";
@@ -74,7 +73,7 @@ fn grants(rules: &[Rule]) -> BTreeSet<Grant> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_right_of_the_reconciler_is_used_and_none_refused() {
-    let rules = rules([install::reconciler_of_nodes(), install::saved_plans()].concat());
+    let rules = rules([nodecfg_install::reconciler_of_nodes(), nodecfg_install::saved_plans()].concat());
     let granted = grants(&rules);
     assert!(granted.len() >= 8, "{granted:?}");
 
@@ -84,7 +83,7 @@ async fn every_right_of_the_reconciler_is_used_and_none_refused() {
     });
     let pools = ["general", "gpu"].map(|pool| PoolName::new(pool).unwrap());
     let specs = nodes::generic(4, &pools, "v1.21.14").unwrap();
-    nodes::create(&api.client(), specs, clock::now(), 0, 4).await.unwrap();
+    nodes::create(&api.client(), specs, nodecfg_clock::now(), 0, 4).await.unwrap();
     let kubelets = Kubelets::start(api.client(), kubelets::Options { speed: 100.0, ..kubelets::Options::default() })
         .await
         .unwrap();
@@ -137,8 +136,8 @@ async fn every_right_of_the_reconciler_is_used_and_none_refused() {
 
 /// Roles as `nodecfg install` makes them for agents, run as this kind.
 fn agent_rules(agent: Agent) -> Vec<Rule> {
-    let namespace = NamespaceName::new(install::NAMESPACE).unwrap();
-    let objects = install::objects(&Installation { namespace, agent: Some(agent) });
+    let namespace = NamespaceName::new(nodecfg_install::NAMESPACE).unwrap();
+    let objects = nodecfg_install::objects(&Installation { namespace, agent: Some(agent) });
     rules_of(objects.into_iter().filter(|object| {
         matches!(object["kind"].as_str(), Some("Role" | "ClusterRole"))
             && object["metadata"]["labels"]["app.kubernetes.io/component"] == "agent"
@@ -148,7 +147,7 @@ fn agent_rules(agent: Agent) -> Vec<Rule> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_agents_roles_are_enough_and_no_more() {
     let pods = Agent::DaemonSet(DaemonSet {
-        namespace: NamespaceName::new(install::AGENT_NAMESPACE).unwrap(),
+        namespace: NamespaceName::new(nodecfg_install::AGENT_NAMESPACE).unwrap(),
         image: "agent".to_owned(),
         host: Host::default(),
     });
@@ -181,11 +180,11 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     };
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"kubelet": ""}});
     create("apiextensions.k8s.io", "customresourcedefinitions", "", nodeconfig::definition());
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": install::NAMESPACE}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": nodecfg_install::NAMESPACE}});
     create("", "namespaces", "", namespace);
-    create("", "configmaps", install::NAMESPACE, map);
+    create("", "configmaps", nodecfg_install::NAMESPACE, map);
     create("", "nodes", "", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
-    let source = ConfigSource::config_map(install::NAMESPACE, "a", "kubelet");
+    let source = ConfigSource::config_map(nodecfg_install::NAMESPACE, "a", "kubelet");
     create(
         "nodecfg.dev",
         "nodeconfigs",
@@ -212,7 +211,7 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     assert!(client.node_health().await.is_some());
     client.report(&NodeConfigStatus { config: Some(ConfigStatus::default()), ..wanted.status }).await.unwrap();
     let announcement = Announcement { reason: "KubeletConfigChanged", message: "m".to_owned(), warning: false };
-    client.announce(&announcement, clock::now()).await;
+    client.announce(&announcement, nodecfg_clock::now()).await;
     // The first sight is a list's, and only the next a watch's.
     assert!(seen.next().await.unwrap().unwrap().is_some());
 
@@ -405,54 +404,56 @@ async fn nothing_can_be_left_out(character: Character, objects: Vec<Value>, step
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_the_cron_job_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(Character::V1_21, install::reconciler_of_nodes(), CRON, 11).await;
+    nothing_can_be_left_out(Character::V1_21, nodecfg_install::reconciler_of_nodes(), CRON, 11).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_the_cron_job_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(Character::V1_36, install::reconciler(), CRON, 15).await;
+    nothing_can_be_left_out(Character::V1_36, nodecfg_install::reconciler(), CRON, 15).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn saved_plans_need_one_right_more_where_nodes_carry_assignments() {
-    let objects = [install::reconciler_of_nodes(), install::saved_plans()].concat();
+    let objects = [nodecfg_install::reconciler_of_nodes(), nodecfg_install::saved_plans()].concat();
     nothing_can_be_left_out(Character::V1_21, objects, SAVED_PLANS, 12).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn saved_plans_need_one_right_more_where_node_configs_do() {
-    let objects = [install::reconciler(), install::saved_plans()].concat();
+    let objects = [nodecfg_install::reconciler(), nodecfg_install::saved_plans()].concat();
     nothing_can_be_left_out(Character::V1_36, objects, SAVED_PLANS, 16).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_reader_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(Character::V1_21, install::reader_of_nodes(), READING, 6).await;
+    nothing_can_be_left_out(Character::V1_21, nodecfg_install::reader_of_nodes(), READING, 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_reader_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(Character::V1_36, install::reader(), READING, 8).await;
+    nothing_can_be_left_out(Character::V1_36, nodecfg_install::reader(), READING, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_pruner_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(Character::V1_21, install::pruner_of_nodes(), PRUNING, 6).await;
+    nothing_can_be_left_out(Character::V1_21, nodecfg_install::pruner_of_nodes(), PRUNING, 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_pruner_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(Character::V1_36, install::pruner(), PRUNING, 7).await;
+    nothing_can_be_left_out(Character::V1_36, nodecfg_install::pruner(), PRUNING, 7).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_who_captures_is_for_nothing() {
-    nothing_can_be_left_out(Character::V1_36, install::capture(), CAPTURING, 3).await;
+    nothing_can_be_left_out(Character::V1_36, nodecfg_install::capture(), CAPTURING, 3).await;
 }
 
 #[test]
 fn a_reader_may_only_read() {
-    for granted in [install::reader(), install::reader_of_nodes()].map(|objects| grants(&rules(objects))) {
+    for granted in
+        [nodecfg_install::reader(), nodecfg_install::reader_of_nodes()].map(|objects| grants(&rules(objects)))
+    {
         assert!(granted.iter().all(|(verb, ..)| ["get", "list", "watch"].contains(&verb.as_str())), "{granted:?}");
     }
 }

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use nodecfg::document::Document;
-use nodecfg::finding::any_error;
-use nodecfg::kubelet::{Minor, fields, gates, schema};
-use nodecfg::verdict::assess;
+use kubelet_config::document::Document;
+use kubelet_config::finding::any_error;
+use kubelet_config::verdict::assess;
+use kubelet_config::{Minor, fields, gates, schema};
 use serde::Deserialize;
 use serde_json::Value as Json;
 

@@ -6,15 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use nodecfg::contract::{ConfigSource, ConfigStatus};
-use nodecfg::desired::{Checks, Desired, POOL_LABEL, PoolTarget, build};
-use nodecfg::finding::Gate;
-use nodecfg::names::{FleetName, NamespaceName, NodeName};
-use nodecfg::observed::{
+use kubelet_config::finding::Gate;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
+use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_contract::observed::{
     ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeHalf, Observed, Readiness,
 };
-use nodecfg::plan::Options;
-use nodecfg::repository::Snapshot;
+use nodecfg_contract::{ConfigSource, ConfigStatus};
+use nodecfg_planning::desired::{Checks, Desired, PoolTarget, build};
+use nodecfg_planning::plan::Options;
+use nodecfg_planning::snapshot::Snapshot;
 
 /// The fleet's name.
 pub const FLEET: &str = "bench";
@@ -136,7 +137,7 @@ pub fn options() -> Options {
         allow_empty: false,
         gate: Gate::Strict,
         despite_pause: BTreeSet::new(),
-        scope: nodecfg::plan::Scope::Everything,
+        scope: nodecfg_planning::plan::Scope::Everything,
     }
 }
 

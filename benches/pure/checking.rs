@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use nodecfg::document::{Document, Node, Value};
-use nodecfg::kubelet::Minor;
-use nodecfg::verdict::assess;
+use kubelet_config::Minor;
+use kubelet_config::document::{Document, Node, Value};
+use kubelet_config::verdict::assess;
 
 const CONFIGURATIONS: usize = 1_000;
 

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
-use nodecfg::desired::Desired;
-use nodecfg::observed::Observed;
-use nodecfg::plan::{Scope, check, make, membership, questions};
+use nodecfg_contract::observed::Observed;
+use nodecfg_planning::desired::Desired;
+use nodecfg_planning::plan::{Scope, check, make, membership, questions};
 
 use super::fleet::{NODES, POOLS, add_config_maps, desired, namespace, observed, options};
 
@@ -47,6 +47,6 @@ pub fn planning(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn plan(wanted: &Desired, observed: &Observed) -> nodecfg::plan::Plan {
+fn plan(wanted: &Desired, observed: &Observed) -> nodecfg_planning::plan::Plan {
     make(wanted, observed, &options()).unwrap_or_else(|problems| panic!("no plan: {problems:?}"))
 }

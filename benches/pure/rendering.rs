@@ -3,8 +3,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use nodecfg::desired::{Checks, ContentHash, PoolTarget, build};
-use nodecfg::document::Document;
+use kubelet_config::document::Document;
+use nodecfg_contract::ContentHash;
+use nodecfg_planning::desired::{Checks, PoolTarget, build};
 
 use super::fleet;
 

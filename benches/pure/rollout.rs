@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput};
 use jiff::Timestamp;
-use nodecfg::judge::{Patience, Target, judge};
-use nodecfg::names::NodeName;
-use nodecfg::observed::{Node, Observed};
-use nodecfg::plan::{Plan, make};
-use nodecfg::rollout::machine::{Command, Input, Machine, Mode};
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_planning::judge::{Patience, Target, judge};
+use nodecfg_planning::plan::{Plan, make};
+use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 
 use super::fleet::{self, NODES, POOLS};
 

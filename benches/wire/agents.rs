@@ -4,9 +4,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use nodecfg::agent::state::Settings;
-use nodecfg::sandbox::api::{Api, Character};
-use nodecfg::sandbox::{Embedded, EmbeddedOptions, nodes};
+use nodecfg_agent::state::Settings;
+use nodecfg_sandbox::api::{Api, Character};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
 use serde_json::{Value, json};
 
 use super::quantile;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use futures::stream;
 use http::header::CONTENT_TYPE;
-use nodecfg::names::PoolName;
-use nodecfg::sandbox::nodes;
+use nodecfg_contract::names::PoolName;
+use nodecfg_sandbox::nodes;
 use serde_json::json;
 
 use super::program::nodecfg;

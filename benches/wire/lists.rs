@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use nodecfg::cluster::{ClusterReader, LabelKeys, ReaderOptions};
-use nodecfg::desired::POOL_LABEL;
+use nodecfg_cluster::{ClusterReader, LabelKeys, ReaderOptions};
+use nodecfg_contract::observed::POOL_LABEL;
 
 use super::fleet::{NODES, POOLS};
 use super::quantile;

@@ -8,11 +8,11 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
-use nodecfg::names::PoolName;
-use nodecfg::sandbox::face::serve::{Options, Serving, serve};
-use nodecfg::sandbox::face::wire::ApiRequest;
-use nodecfg::sandbox::kubelets::{Fault, FaultSpec};
-use nodecfg::sandbox::{Embedded, EmbeddedOptions, nodes};
+use nodecfg_contract::names::PoolName;
+use nodecfg_sandbox::face::serve::{Options, Serving, serve};
+use nodecfg_sandbox::face::wire::ApiRequest;
+use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
@@ -115,7 +115,7 @@ async fn stamp(State(stamps): State<Stamps>, request: Request, next: Next) -> ax
 
 /// A client of the sandbox from its kubeconfig, over HTTPS as any other.
 pub async fn client(kubeconfig: &Path) -> (kube::Client, Arc<str>) {
-    use nodecfg::cluster::connect::{ConnectOptions, Environment, connect};
+    use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
     let options = ConnectOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
     let connection = connect(&options, &Environment::default()).await.expect("a client");
     (connection.client, connection.server.into())

@@ -4,11 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nodecfg::desired::check_file;
-use nodecfg::document::Document;
-use nodecfg::finding::{Gate, any_error};
-use nodecfg::kubelet::Minor;
-use nodecfg::verdict::{Stage, assess};
+use nodecfg_planning::desired::check_file;
+use kubelet_config::document::Document;
+use kubelet_config::finding::{Gate, any_error};
+use kubelet_config::Minor;
+use kubelet_config::verdict::{Stage, assess};
 
 fuzz_target!(|text: &str| {
     // Most texts are no configuration; those that are not are given the two lines that make them one.

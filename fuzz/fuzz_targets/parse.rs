@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nodecfg::document::Document;
+use kubelet_config::document::Document;
 
 fuzz_target!(|text: &str| {
     let parsed = Document::parse("f.yaml", text);

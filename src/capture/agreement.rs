@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value as Json};
 
 use super::taken::{LeftOut, Taken, Withheld, path};
-use crate::names::NodeName;
+use nodecfg_contract::names::NodeName;
 
 /// Fields that are left out where they differ: the most common value would be wrong on every other node.
 const NEVER_SHARED: [&str; 2] = ["address", "healthzBindAddress"];

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::kubelet::Minor;
-use crate::kubelet::defaults::filled;
+use kubelet_config::Minor;
+use kubelet_config::defaults::filled;
 
 /// The configuration without the values that kubelets of this version take anyway. A value is only dropped where the kubelet
 /// ends up with the very same configuration without it, so one that other defaults hang on stays.

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::desired::POOL_LABEL;
-use crate::names::{NodeName, PoolName};
-use crate::observed::Node;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::observed::Node;
+use nodecfg_contract::observed::POOL_LABEL;
 
 /// Labels by which others know pools, in the order in which they are asked for; of several, the one that most nodes have.
 const KNOWN: [&str; 9] = [

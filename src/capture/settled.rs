@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::starter::{Runs, Start, StarterPool, start, without_secrets};
-use crate::contract::ConfigSource;
-use crate::desired::{Checks, ContentHash, Desired, Kubelets, build};
-use crate::document::Document;
-use crate::finding::{Finding, Gate, Severity};
-use crate::names::{FleetName, NamespaceName, PoolName};
-use crate::observed::{ConfigMapKey, Node, Observed};
-use crate::plan;
-use crate::repository::Snapshot;
+use kubelet_config::document::Document;
+use kubelet_config::finding::{Finding, Gate, Severity};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
+use nodecfg_planning::desired::{Checks, Desired, Kubelets, build};
+use nodecfg_planning::plan;
+use nodecfg_planning::snapshot::Snapshot;
 
 /// A repository in the making.
 #[derive(Debug, Clone, PartialEq)]
@@ -196,8 +197,8 @@ fn pause_what_would_change(
 mod tests {
     use super::super::pools::{Group, Picks};
     use super::*;
-    use crate::names::NodeName;
-    use crate::plan::fixtures::{fetched, node, observed, on, source};
+    use nodecfg_contract::names::NodeName;
+    use nodecfg_planning::plan::fixtures::{fetched, node, observed, on, source};
 
     fn nodes(observed: &Observed) -> Vec<&Node> {
         observed.nodes.values().collect()

@@ -11,9 +11,10 @@ use super::pools::{Group, Picks};
 use super::taken::secret_fields;
 use super::words::{comments, say_the_same, wrapped};
 use super::{kubelet_file, names};
-use crate::desired::{FLEET_FILE, POOL_LABEL};
-use crate::document::canonical_text;
-use crate::names::{FleetName, NamespaceName, PoolName};
+use kubelet_config::document::canonical_text;
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_planning::desired::FLEET_FILE;
 
 /// What the nodes of a pool run.
 #[derive(Debug, Clone, PartialEq)]
@@ -229,10 +230,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::desired::{Checks, Kubelets, PoolTarget, build};
-    use crate::finding::{Gate, Severity};
-    use crate::names::NodeName;
-    use crate::repository::Snapshot;
+    use kubelet_config::finding::{Gate, Severity};
+    use nodecfg_contract::names::NodeName;
+    use nodecfg_planning::desired::{Checks, Kubelets, PoolTarget, build};
+    use nodecfg_planning::snapshot::Snapshot;
 
     fn pool(name: &str, picks: Picks, runs: Runs, doubts: &[&str]) -> StarterPool {
         let nodes = BTreeSet::from([NodeName::new("n1").unwrap()]);
@@ -240,7 +241,7 @@ mod tests {
         StarterPool { group: Group { name: PoolName::new(name).unwrap(), picks, nodes }, runs, doubts, captured: None }
     }
 
-    fn built(start: &Start) -> crate::desired::Desired {
+    fn built(start: &Start) -> nodecfg_planning::desired::Desired {
         let snapshot = Snapshot::of_texts(start.files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
         let built = build(&snapshot, &Checks { gate: Gate::Strict, kubelets: Kubelets::OfNodes });
         let loud: Vec<_> = built.findings.iter().filter(|finding| finding.severity != Severity::Note).collect();

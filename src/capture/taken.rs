@@ -6,12 +6,12 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::document::{Document, path_of};
-use crate::kubelet::defaults::{has_filled_default, is_struct, is_zero};
-use crate::kubelet::fields::{child, children, items};
-use crate::kubelet::minor::NEWEST;
-use crate::kubelet::{API_VERSION, KIND, Minor, secrets};
-use crate::names::NodeName;
+use kubelet_config::defaults::{has_filled_default, is_struct, is_zero};
+use kubelet_config::document::{Document, path_of};
+use kubelet_config::fields::{child, children, items};
+use kubelet_config::minor::NEWEST;
+use kubelet_config::{API_VERSION, KIND, Minor, secrets};
+use nodecfg_contract::names::NodeName;
 
 /// Fields that say something of one machine, and never of a pool.
 const OF_ONE_NODE: [&str; 2] = ["providerID", "podCIDR"];

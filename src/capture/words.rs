@@ -1,9 +1,9 @@
 //! What there is to say of captured configurations, as lines for people: on a terminal, or as comments of a file.
 
 use super::agreement::{Common, Share};
-use crate::document::Document;
-use crate::names::NodeName;
-use crate::printable::{at_most, escaped};
+use kubelet_config::document::Document;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::printable::{at_most, escaped};
 
 /// How many nodes are named.
 const NAMED: usize = 3;
@@ -156,7 +156,10 @@ mod tests {
         assert_eq!(lines.len(), 3 * TOLD + 1);
         assert_eq!(lines.last().map(String::as_str), Some("800 more fields differ."));
         for line in &lines {
-            assert!(line.chars().count() < 300 && !line.chars().any(crate::printable::is_hidden), "{line:?}");
+            assert!(
+                line.chars().count() < 300 && !line.chars().any(nodecfg_contract::printable::is_hidden),
+                "{line:?}"
+            );
         }
     }
 

@@ -5,12 +5,11 @@ use std::time::Duration;
 use super::cluster_args::parse_duration;
 use super::order_args::{OrderArgs, holder, parse_reason};
 use super::{Exit, Failure, Terminal, run};
-use crate::clock;
-use crate::cluster::lease::{self, HoldEnd};
-use crate::observed::Abort;
 use crate::report::document::Document;
 use crate::report::orders::{self, AbortResult, Aborted, Holder};
 use crate::report::{self, Format};
+use nodecfg_cluster::lease::{self, HoldEnd};
+use nodecfg_contract::observed::Abort;
 
 /// Stop the rollout that holds the lock of a fleet, from wherever it runs.
 ///
@@ -65,12 +64,12 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
             writeln!(terminal.aside(), "{}", orders::waiting(&running, told.order.as_ref(), width))?;
         }
         let (reader, namespace) = (&place.reader, place.namespace.as_str());
-        let began = clock::instant();
+        let began = nodecfg_clock::instant();
         let end = tokio::select! {
             end = lease::until_end(reader, namespace, &place.fleet, &running.identity, args.timeout) => end?,
             Ok(_) = stop.wait_for(|stopped| *stopped) => HoldEnd::StillHeld,
         };
-        told.seconds = clock::instant().saturating_duration_since(began).as_secs_f64();
+        told.seconds = nodecfg_clock::instant().saturating_duration_since(began).as_secs_f64();
         (told.result, told.expired) = match end {
             HoldEnd::GivenUp => (AbortResult::Ended, None),
             HoldEnd::Died(dead) => (AbortResult::HolderDied, dead.expired),

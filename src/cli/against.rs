@@ -2,11 +2,11 @@
 
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::{Failure, Terminal};
-use crate::desired::{Built, Checks, Desired, Draft, Kubelets, build, draft};
-use crate::finding::{Finding, Gate};
-use crate::kubelet::minor::NEWEST_RELEASED;
-use crate::repository::{Snapshot, Source};
 use crate::review::{Base, Head, Review, Side, compare};
+use kubelet_config::finding::{Finding, Gate};
+use kubelet_config::minor::NEWEST_RELEASED;
+use nodecfg_planning::desired::{Built, Checks, Desired, Draft, Kubelets, build, draft};
+use nodecfg_planning::snapshot::{Snapshot, Source};
 
 /// The revision that is compared with, as far as it can be read.
 pub(super) struct Against {

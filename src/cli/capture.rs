@@ -8,17 +8,18 @@ use super::repository_args::RepositoryArgs;
 use super::unknown::unknown;
 use super::{Exit, Failure, Terminal};
 use crate::capture::{Common, Taken, captured_pool, common, kubelet_file, names, remarks, to_yaml, without_defaults};
-use crate::cluster::{ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
-use crate::desired::{LabelSelector, POOL_LABEL, parse_selector};
-use crate::kubelet::Minor;
-use crate::names::{NodeName, PoolName};
-use crate::observed::{Node, Readiness};
-use crate::plan::membership;
 use crate::replaced_file::{Readers, replace};
 use crate::report::capture::{Capture, Failed};
 use crate::report::document::Document;
 use crate::report::{self, Format, findings};
-use crate::spelling::nearest;
+use kubelet_config::Minor;
+use kubelet_config::spelling::nearest;
+use nodecfg_cluster::{ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_contract::observed::{Node, Readiness};
+use nodecfg_planning::desired::{LabelSelector, parse_selector};
+use nodecfg_planning::plan::membership;
 
 /// Write down the configuration that nodes run, as files of a repository.
 ///

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Failure;
-use crate::cluster::connect::{ConnectOptions, Connection, Environment, connect};
-use crate::cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
-use crate::desired::Desired;
-use crate::kubelet::duration;
-use crate::names::NamespaceName;
+use kubelet_config::duration;
+use nodecfg_cluster::connect::{ConnectOptions, Connection, Environment, connect};
+use nodecfg_cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
+use nodecfg_contract::names::NamespaceName;
+use nodecfg_planning::desired::Desired;
 
 /// Where the assignments are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -14,8 +14,8 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 
 use super::cluster_args::ClusterArgs;
 use super::{Cli, man};
-use crate::cluster::{Binding, ClusterReader, LabelKeys};
-use crate::names::PoolName;
+use nodecfg_cluster::{Binding, ClusterReader, LabelKeys};
+use nodecfg_contract::names::PoolName;
 
 /// How long the cluster may take to answer.
 const LIMIT: Duration = Duration::from_millis(1500);

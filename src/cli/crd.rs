@@ -1,8 +1,8 @@
 //! `nodecfg crd`: the CustomResourceDefinition of NodeConfig.
 
 use super::{Exit, Failure, Terminal};
-use crate::nodeconfig;
 use crate::report::{self, Format};
+use nodecfg_contract::nodeconfig;
 
 /// Print the CustomResourceDefinition of NodeConfig, which carries the assignments on clusters whose Nodes no longer do (1.26 on).
 ///

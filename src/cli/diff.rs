@@ -10,11 +10,11 @@ use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
 use super::{Exit, Failure, Terminal, plan_file, run};
-use crate::finding::Severity;
-use crate::kubelet::minor::NEWEST_RELEASED;
-use crate::plan::saved::SavedPlan;
 use crate::report::{self, Format, findings, review as shown};
 use crate::review::{Review, moves, of_plan};
+use kubelet_config::finding::Severity;
+use kubelet_config::minor::NEWEST_RELEASED;
+use nodecfg_planning::plan::saved::SavedPlan;
 
 /// Show what a sync or a merge would do: which fields change, what that does to running pods, on which nodes, in which order.
 ///

@@ -13,20 +13,20 @@ use super::git_args::GitArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
 use super::{Exit, Failure, Terminal};
-use crate::cluster::binding::by_version;
-use crate::cluster::checkup::Landmark;
-use crate::cluster::lease::{self, LeaseView};
-use crate::cluster::{Binding, ClusterError, ClusterReader, LabelKeys};
 use crate::doctor::{
     self, Answer, AskedRight, Bound, Facts, Installed, Lock, Pods, Purpose, Repository, Server, Trouble,
 };
-use crate::finding::Severity;
-use crate::install::rights::{self, Right};
-use crate::names::{FleetName, NamespaceName};
-use crate::observed::{ConfigMapKey, FetchedConfigMap, Observed, Orders};
-use crate::plan::{self, Options};
 use crate::report::doctor::{self as report, Findings};
 use crate::report::{self as reports, Format};
+use kubelet_config::finding::Severity;
+use nodecfg_cluster::binding::by_version;
+use nodecfg_cluster::checkup::Landmark;
+use nodecfg_cluster::lease::{self, LeaseView};
+use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys};
+use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed, Orders};
+use nodecfg_install::rights::{self, Right};
+use nodecfg_planning::plan::{self, Options};
 
 /// How many ConfigMaps that nodes point at are read in full, beyond those that a plan needs.
 const MOST_CONFIG_MAPS: usize = 64;
@@ -152,7 +152,11 @@ impl Args {
             let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning).count();
             let plan = match (&facts.observed, &facts.unlisted) {
                 (Some(Ok(observed)), None) => {
-                    let gate = if self.lenient { crate::finding::Gate::Lenient } else { crate::finding::Gate::Strict };
+                    let gate = if self.lenient {
+                        kubelet_config::finding::Gate::Lenient
+                    } else {
+                        kubelet_config::finding::Gate::Strict
+                    };
                     let options = Options {
                         namespace: facts.namespace.clone(),
                         take_over: false,
@@ -260,7 +264,7 @@ async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Fa
         Observed { nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(), ..Observed::default() };
     match answer(reader.list_config_maps(facts.namespace.as_str()).await) {
         Ok(maps) => {
-            let keyed = |map: crate::observed::ManagedConfigMap| {
+            let keyed = |map: nodecfg_contract::observed::ManagedConfigMap| {
                 (ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() }, map)
             };
             observed.config_maps = maps.into_iter().map(keyed).collect();

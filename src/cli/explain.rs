@@ -2,11 +2,11 @@
 
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
-use crate::kubelet::Minor;
-use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use crate::report::coded::{self, Coded};
 use crate::report::document::Document;
 use crate::report::{self, Format, field};
+use kubelet_config::Minor;
+use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 
 /// Explain a field of KubeletConfiguration, as `kubectl explain` does for resources; or the code of a finding or an error.
 ///

@@ -7,19 +7,20 @@ use serde_json::Value;
 
 use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
-use crate::cluster::lease::OrderError;
-use crate::cluster::{ClusterError, ConnectError, LockError};
 use crate::doctor::{Ending, Trouble};
-use crate::finding::{Finding, Severity};
-use crate::names::NodeName;
-use crate::plan::saved::Difference;
-use crate::plan::{Problem, Violation};
 use crate::report::document::Document;
 use crate::report::error::{ErrorMessage, ErrorReport};
 use crate::report::{self, Format, findings, stale};
-use crate::repository::{RepositoryError, Snapshot};
-use crate::sandbox::SandboxError;
+use crate::repository::RepositoryError;
 use crate::telemetry::facts::RunFailure;
+use kubelet_config::finding::{Finding, Severity};
+use nodecfg_cluster::lease::OrderError;
+use nodecfg_cluster::{ClusterError, ConnectError, LockError};
+use nodecfg_contract::names::NodeName;
+use nodecfg_planning::plan::saved::Difference;
+use nodecfg_planning::plan::{Problem, Violation};
+use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_sandbox::SandboxError;
 
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Failure;
 use super::cluster_args::ClusterArgs;
-use crate::cluster::{ClusterReader, lease};
-use crate::names::{FleetName, NamespaceName};
+use nodecfg_cluster::{ClusterReader, lease};
+use nodecfg_contract::names::{FleetName, NamespaceName};
 
 /// The fleet to work on.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -12,7 +12,8 @@ use super::foot::FootLine;
 use super::terminal::Terminal;
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, Secret, read};
 use crate::repository::signature::Signers;
-use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, Snapshot, open};
+use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, open};
+use nodecfg_planning::snapshot::Snapshot;
 
 /// Without a sign of life from a server for this long, a fetch has failed.
 const TIMEOUT: &str = "60s";

@@ -4,12 +4,12 @@ use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
 use super::past::Past;
 use super::repository_args::RepositoryArgs;
 use super::{Exit, Failure, Terminal};
-use crate::cluster::observe::look;
 use crate::history::{Subject, Whereabouts};
-use crate::names::{CommitId, PoolName};
 use crate::report::history::{self as shown, History};
 use crate::report::{self, Format};
 use crate::repository::history::known;
+use nodecfg_cluster::observe::look;
+use nodecfg_contract::names::{CommitId, PoolName};
 
 /// Show the revisions of a pool's configuration, and the nodes on each.
 ///

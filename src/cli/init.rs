@@ -7,14 +7,15 @@ use super::capture::take;
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::{Exit, Failure, Terminal};
 use crate::capture::{Draft, Group, Runs, Start, StarterPool, Unsettled, common, empty_start, runs, settled, sort};
-use crate::cluster::observe::observe;
-use crate::cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
-use crate::desired::{DEFAULT_FLEET, FLEET_FILE};
-use crate::names::{FleetName, NamespaceName, PoolName, check_label_key};
-use crate::observed::{ConfigMapKey, Node, Observed, Readiness};
 use crate::report::document::Document;
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
 use crate::report::{self, Format, findings};
+use kubelet_config::label::check_label_key;
+use nodecfg_cluster::observe::observe;
+use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
+use nodecfg_planning::desired::{DEFAULT_FLEET, FLEET_FILE};
 
 /// Start a repository, from the nodes of a cluster where there is one.
 ///

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::cluster_args::ClusterArgs;
 use super::{Exit, Failure, Terminal};
-use crate::cluster::apply::{Applier, Target};
-use crate::cluster::{ClusterReader, LabelKeys};
-use crate::install::{self, AGENT_NAMESPACE, Agent, DaemonSet, Host, Installation, LISTEN, NAMESPACE};
-use crate::names::NamespaceName;
 use crate::report::document::Document;
 use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
+use nodecfg_cluster::apply::{Applier, Target};
+use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::names::NamespaceName;
+use nodecfg_install::{AGENT_NAMESPACE, Agent, DaemonSet, Host, Installation, LISTEN, NAMESPACE};
 
 /// Install NodeConfigs on a cluster, and the node agents.
 ///
@@ -127,7 +127,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     if format == Format::Markdown {
         return Err(Failure::usage("install writes no markdown", "use -o text, json or yaml"));
     }
-    let objects = install::objects(&args.installation()?);
+    let objects = nodecfg_install::objects(&args.installation()?);
     if args.dry_run {
         print(&objects, format, terminal)?;
         return Ok(Exit::Done);
@@ -144,7 +144,7 @@ fn print_unit(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
     if args.agent != Kind::Systemd {
         return Err(Failure::usage("--unit goes with --agent systemd alone", "add --agent systemd"));
     }
-    let unit = install::unit(&args.nodes.program, &args.nodes.kubelet_kubeconfig, &args.host());
+    let unit = nodecfg_install::unit(&args.nodes.program, &args.nodes.kubelet_kubeconfig, &args.host());
     terminal.out.write_all(unit.as_bytes())?;
     Ok(Exit::Done)
 }
@@ -283,7 +283,7 @@ mod tests {
                 host: host.clone(),
             });
             let namespace = NamespaceName::new(NAMESPACE).expect("a name");
-            let objects = install::objects(&Installation { namespace, agent: Some(agent) });
+            let objects = nodecfg_install::objects(&Installation { namespace, agent: Some(agent) });
             let pod = &objects.last().expect("the DaemonSet")["spec"]["template"]["spec"];
             let started = |index: usize| {
                 let arguments = pod["containers"][index]["args"].as_array().expect("arguments");
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn the_unit_starts_the_agent_as_it_expects() {
         for host in hosts() {
-            let unit = install::unit("/usr/local/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &host);
+            let unit = nodecfg_install::unit("/usr/local/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &host);
             let start = unit.split("\nExecStart=").nth(1).and_then(|rest| rest.split("\nRestart=").next());
             // systemd joins lines and splits words as a shell does, as far as these words go.
             let words = shlex::split(&start.expect("a command").replace("\\\n", " ")).expect("words");

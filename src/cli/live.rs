@@ -6,10 +6,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::foot::Foot;
-use crate::plan::Plan;
 use crate::report::live::State;
 use crate::report::progress::{Listener, is_notable, timed};
-use crate::rollout::progress::Progress;
+use nodecfg_planning::plan::Plan;
+use nodecfg_planning::rollout::progress::Progress;
 
 /// How often it is drawn at most, however much happens, and how soon what has changed is seen.
 pub(super) const PACE: Duration = Duration::from_millis(100);

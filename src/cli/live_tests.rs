@@ -9,9 +9,10 @@ fn at(milliseconds: i64) -> Timestamp {
 }
 
 fn live(drawn_at: i64, changed: bool) -> Live {
-    let desired = crate::plan::fixtures::desired([]);
-    let options = crate::plan::Options { allow_empty: true, ..crate::plan::fixtures::options() };
-    let plan = crate::plan::make(&desired, &crate::plan::fixtures::observed([]), &options).unwrap();
+    let desired = nodecfg_planning::plan::fixtures::desired([]);
+    let options = nodecfg_planning::plan::Options { allow_empty: true, ..nodecfg_planning::plan::fixtures::options() };
+    let plan =
+        nodecfg_planning::plan::make(&desired, &nodecfg_planning::plan::fixtures::observed([]), &options).unwrap();
     let mut live = Live::new(&plan, true, at(0), Foot::of_standard_error(), false);
     live.drawn = Some((at(drawn_at), (80, 24)));
     live.changed = changed;

@@ -7,7 +7,7 @@ use clap::CommandFactory as _;
 use clap_mangen::Man;
 
 use super::{Cli, Exit, Failure, Terminal, exit};
-use crate::spelling::nearest;
+use kubelet_config::spelling::nearest;
 
 /// Print a manual page, or write them all to a folder.
 #[derive(Debug, clap::Args)]

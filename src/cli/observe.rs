@@ -7,14 +7,14 @@ use tracing::Instrument as _;
 use super::Failure;
 use super::repository_args::Loaded;
 use super::terminal::Terminal;
-use crate::cluster::lease::{self, HeldLock, OrderError};
-use crate::cluster::{ClusterError, ClusterReader, observe};
-use crate::finding::Gate;
-use crate::names::{FleetName, NamespaceName};
-use crate::observed::{Observed, Orders};
-use crate::plan::{self, Options, Plan, Scope};
 use crate::report::{Format, findings};
 use crate::telemetry::spans;
+use kubelet_config::finding::Gate;
+use nodecfg_cluster::lease::{self, HeldLock, OrderError};
+use nodecfg_cluster::{ClusterError, ClusterReader, observe};
+use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_contract::observed::{Observed, Orders};
+use nodecfg_planning::plan::{self, Options, Plan, Scope};
 
 /// A plan and what it was made from.
 pub(super) struct Planned {

@@ -8,13 +8,13 @@ use super::Failure;
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::fleet_args::FleetArgs;
 use super::unknown::unknown;
-use crate::cluster::lease::{self, Acquire, LeaseView, decide};
-use crate::cluster::{ClusterReader, LabelKeys, observe};
-use crate::names::{FleetName, NamespaceName, PoolName};
-use crate::observed::ManagedConfigMap;
-use crate::observed::orders::LONGEST_REASON;
-use crate::printable::one_line;
 use crate::report::orders::Holder;
+use nodecfg_cluster::lease::{self, Acquire, LeaseView, decide};
+use nodecfg_cluster::{ClusterReader, LabelKeys, observe};
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::observed::ManagedConfigMap;
+use nodecfg_contract::observed::orders::LONGEST_REASON;
+use nodecfg_contract::printable::one_line;
 
 /// Which fleet of which cluster.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -3,11 +3,11 @@
 use super::repository_args::RepositoryArgs;
 use super::unknown::unknown;
 use super::{Failure, Terminal};
-use crate::desired::{Desired, Draft, draft};
 use crate::history::{Content, Log, Revision};
-use crate::names::PoolName;
-use crate::repository::Snapshot;
 use crate::repository::history::{WalkEnd, walk};
+use nodecfg_contract::names::PoolName;
+use nodecfg_planning::desired::{Desired, Draft, draft};
+use nodecfg_planning::snapshot::Snapshot;
 
 /// The revisions of one pool.
 pub(super) struct Past {

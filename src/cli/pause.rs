@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::order_args::{OrderArgs, Place, holder, parse_reason};
 use super::{Exit, Failure, Terminal, run};
-use crate::cluster::lease::{self, Desk};
-use crate::names::PoolName;
-use crate::observed::Pause;
 use crate::report::document::Document;
 use crate::report::orders::{self, PoolOrder, PoolOrders, PoolResult};
 use crate::report::{self, Format};
+use nodecfg_cluster::lease::{self, Desk};
+use nodecfg_contract::names::PoolName;
+use nodecfg_contract::observed::Pause;
 
 /// Hold pools as they are, until they are resumed.
 ///

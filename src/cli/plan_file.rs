@@ -8,15 +8,15 @@ use super::cluster_args::{BindingArgs, ClusterArgs, binding_word};
 use super::observe::{Allowances, Planned, plan};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::{Exit, Failure, Terminal};
-use crate::cluster::{ClusterError, ClusterReader};
-use crate::finding::Gate;
-use crate::names::NamespaceName;
-use crate::plan::Options;
-use crate::plan::saved::{
-    self, Circumstances, ClusterIdentity, Code, Difference, LIMIT, Now, SavedOptions, SavedPlan, Unreadable,
-};
 use crate::replaced_file::{Readers, replace};
 use crate::report::Format;
+use kubelet_config::finding::Gate;
+use nodecfg_cluster::{ClusterError, ClusterReader};
+use nodecfg_contract::names::NamespaceName;
+use nodecfg_planning::plan::Options;
+use nodecfg_planning::plan::saved::{
+    self, Circumstances, ClusterIdentity, Code, Difference, LIMIT, Now, SavedOptions, SavedPlan, Unreadable,
+};
 
 /// Why a saved plan could not be written or used.
 #[derive(Debug)]

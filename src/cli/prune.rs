@@ -14,14 +14,14 @@ use super::reconcile::LockArgs;
 use super::repository_args::RepositoryArgs;
 use super::unknown::unknown;
 use super::{Exit, Failure, Terminal, run};
-use crate::cluster::lease::HeldLock;
-use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
-use crate::desired::{Desired, PoolTarget};
-use crate::names::{FleetName, PoolName};
-use crate::observed::{Deletion, ManagedConfigMap};
-use crate::plan::{PruneOptions, PrunePlan, check_prune, prune};
 use crate::report::pruning::{self, Pruning};
 use crate::report::{self, Format, count, progress};
+use nodecfg_cluster::lease::HeldLock;
+use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
+use nodecfg_contract::names::{FleetName, PoolName};
+use nodecfg_contract::observed::{Deletion, ManagedConfigMap};
+use nodecfg_planning::desired::{Desired, PoolTarget};
+use nodecfg_planning::plan::{PruneOptions, PrunePlan, check_prune, prune};
 
 /// How many ConfigMaps are deleted at a time.
 const AT_A_TIME: usize = 8;

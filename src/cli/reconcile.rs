@@ -12,17 +12,17 @@ use super::reports::ReportArgs;
 use super::repository_args::Loaded;
 use super::run::{self, Audience, Purpose, Subject};
 use super::{Exit, Failure, Terminal, diff};
-use crate::cluster::lease::{self, HeldLock, LockOptions};
-use crate::cluster::{ClusterReader, ClusterWriter};
-use crate::names::{FleetName, NamespaceName, PoolName};
-use crate::observed::Pause;
-use crate::plan::{Options, Plan};
 use crate::report::Format;
 use crate::report::progress::Scene;
 use crate::review::{Side, of_plan};
 use crate::rollout::execute::{Rollout, Stop, check_permissions, execute};
-use crate::rollout::machine::Mode;
 use crate::telemetry::spans;
+use nodecfg_cluster::lease::{self, HeldLock, LockOptions};
+use nodecfg_cluster::{ClusterReader, ClusterWriter};
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::observed::Pause;
+use nodecfg_planning::plan::{Options, Plan};
+use nodecfg_planning::rollout::machine::Mode;
 
 /// How a rollout goes about it.
 #[derive(Debug, Clone, clap::Args)]

@@ -13,7 +13,6 @@ use clap::ValueEnum as _;
 
 use super::Failure;
 use super::output::Output;
-use crate::clock;
 use crate::report::{self, ending, html};
 
 /// Further outputs of a command.
@@ -99,7 +98,7 @@ impl ReportArgs {
         let people: Vec<Report> = self.reports.iter().filter(silent).cloned().collect();
         let _ = Self { reports: people }.each(|output, out| match output {
             Output::Markdown => ending::failed(out, command, exit, &errors),
-            Output::Html => html::write(out, &html::failed(command, clock::now(), exit, errors.clone())),
+            Output::Html => html::write(out, &html::failed(command, nodecfg_clock::now(), exit, errors.clone())),
             _ => Ok(()),
         });
         let documents = |report: &&Report| matches!(report.output, Output::Json | Output::Yaml);

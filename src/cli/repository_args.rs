@@ -8,11 +8,12 @@ use super::failure::Failure;
 use super::git_args::{GitArgs, Which};
 use super::signers_args::SignersArgs;
 use super::terminal::Terminal;
-use crate::desired::{Built, Checks, Desired, Kubelets, build};
-use crate::finding::{Finding, Gate};
-use crate::kubelet::Minor;
-use crate::repository::{OpenOptions, Snapshot};
+use crate::repository::OpenOptions;
 use crate::telemetry::spans;
+use kubelet_config::Minor;
+use kubelet_config::finding::{Finding, Gate};
+use nodecfg_planning::desired::{Built, Checks, Desired, Kubelets, build};
+use nodecfg_planning::snapshot::Snapshot;
 
 /// The repository to read.
 #[derive(Debug, Clone, clap::Args)]

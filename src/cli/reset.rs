@@ -13,16 +13,19 @@ use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
 use super::unknown::unknown;
 use super::{Exit, Failure, Terminal};
-use crate::cluster::observe::look;
-use crate::cluster::{ClusterReader, LabelKeys};
-use crate::desired::{Desired, LabelSelector, MaxUnavailable, POOL_LABEL, PoolTarget, parse_selector};
-use crate::finding::Gate;
-use crate::names::{NamespaceName, NodeName, PoolName};
-use crate::observed::{Node, Observed};
-use crate::plan::{Choice, ChoiceError, Options, Scope, chosen, down_in_any_pool, membership, pools_of_nodes};
 use crate::report::{Format, count, progress};
-use crate::repository::Snapshot;
 use crate::review::Side;
+use kubelet_config::finding::Gate;
+use nodecfg_cluster::observe::look;
+use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_planning::desired::{Desired, LabelSelector, MaxUnavailable, PoolTarget, parse_selector};
+use nodecfg_planning::plan::{
+    Choice, ChoiceError, Options, Scope, chosen, down_in_any_pool, membership, pools_of_nodes,
+};
+use nodecfg_planning::snapshot::Snapshot;
 
 /// Point nodes back at the configuration that they were provisioned with.
 ///

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::order_args::OrderArgs;
 use super::pause::tell;
 use super::{Exit, Failure, Terminal, run};
-use crate::cluster::lease;
-use crate::names::PoolName;
-use crate::observed::Pause;
 use crate::report::Format;
 use crate::report::orders::{PoolOrder, PoolResult};
+use nodecfg_cluster::lease;
+use nodecfg_contract::names::PoolName;
+use nodecfg_contract::observed::Pause;
 
 /// Let paused pools go on.
 ///

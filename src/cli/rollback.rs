@@ -12,15 +12,14 @@ use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
 use super::{Exit, Failure, Terminal, diff};
-use crate::clock;
-use crate::cluster::observe::look;
-use crate::cluster::{ClusterReader, LabelKeys};
-use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy, draft};
 use crate::history::{Content, Frame, Revision, Subject, content_of, frame, held, previous};
-use crate::names::{NamespaceName, PoolName};
-use crate::observed::{Observed, Pause};
-use crate::plan::{Options, Scope};
 use crate::report::{Format, count, names};
+use nodecfg_cluster::observe::look;
+use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::names::{NamespaceName, PoolName};
+use nodecfg_contract::observed::{Observed, Pause};
+use nodecfg_planning::desired::{Desired, Pool, PoolTarget, RolloutPolicy, draft};
+use nodecfg_planning::plan::{Options, Scope};
 
 /// How many revisions are gone through to find the one before.
 const FAR: usize = 50;
@@ -115,7 +114,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let place = Place { reader, fleet: head.desired.fleet.clone(), namespace: options.namespace.clone() };
     let pause = Pause {
         by: if args.dry_run || args.no_pause { String::new() } else { place.who().await? },
-        at: clock::now(),
+        at: nodecfg_clock::now(),
         reason: args.reason.clone().unwrap_or_else(|| format!("rolled back to {}", short(&back, &revision))),
     };
     let reconciliation = Reconciliation {

@@ -15,9 +15,6 @@ use super::repository_args::Loaded;
 use super::signals::Signal;
 pub(super) use super::signals::signalled;
 use super::{Exit, Failure, Terminal};
-use crate::clock;
-use crate::names::NamespaceName;
-use crate::plan::Plan;
 use crate::report::document::Document;
 use crate::report::ending::{self, Before};
 use crate::report::error::ErrorMessage;
@@ -25,10 +22,12 @@ use crate::report::progress::{JsonLines, Lines, Listener, Scene};
 use crate::report::{Format, findings, html, outcome, progress, review as shown, summary};
 use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
-use crate::rollout::progress::Progress;
-use crate::rollout::{PoolOutcome, StopReason};
 use crate::telemetry::facts::RunFailure;
 use crate::telemetry::spans;
+use nodecfg_contract::names::NamespaceName;
+use nodecfg_planning::plan::Plan;
+use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
 /// Long-running commands write text for people or JSON lines for programs.
 pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
@@ -116,7 +115,7 @@ impl Audience {
         terminal: &mut Terminal,
     ) -> Result<Self, Failure> {
         let Subject { purpose, scene, plan, review } = subject;
-        let start = clock::now();
+        let start = nodecfg_clock::now();
         let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
         for (_, out) in reports.writers()?.into_iter().filter(|(output, _)| *output == Output::Json) {
             let mut lines = JsonLines(out);
@@ -189,7 +188,7 @@ impl Audience {
 
     /// Shows how it ended, and says what that means to a script.
     pub(super) fn dismiss(mut self, execution: &Execution, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let (now, exit) = (clock::now(), exit_of(execution));
+        let (now, exit) = (nodecfg_clock::now(), exit_of(execution));
         if let Some(ticker) = self.ticker.take() {
             ticker.abort();
         }
@@ -240,7 +239,7 @@ impl Drop for Audience {
         if let Some(ticker) = self.ticker.take() {
             ticker.abort();
             // The failure is told next, and says more than that this could not be shown.
-            let _ = own(&self.listener).finish(clock::now());
+            let _ = own(&self.listener).finish(nodecfg_clock::now());
         }
     }
 }
@@ -286,7 +285,7 @@ async fn tick(listener: Arc<Mutex<Box<dyn Listener + Send>>>) {
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        own(&listener).tick(clock::now());
+        own(&listener).tick(nodecfg_clock::now());
     }
 }
 
@@ -415,13 +414,13 @@ pub(super) fn open(
     if let Some(reports) = lines {
         let document = Document::value(scene.clone())?;
         reports.each(|output, out| match output {
-            Output::Json => JsonLines(out).document(clock::now(), "started", document.clone()),
+            Output::Json => JsonLines(out).document(nodecfg_clock::now(), "started", document.clone()),
             _ => Ok(()),
         })?;
     }
     match format {
         Format::Json if lines.is_some() => {
-            JsonLines(&mut terminal.out).document(clock::now(), "started", Document::value(scene.clone())?)?;
+            JsonLines(&mut terminal.out).document(nodecfg_clock::now(), "started", Document::value(scene.clone())?)?;
         }
         Format::Json | Format::Yaml => {}
         Format::Text | Format::Markdown => writeln!(terminal.aside(), "{}\n", progress::opening(scene))?,

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use super::repository_args::Loaded;
 use super::{Exit, Failure, Terminal};
-use crate::desired::Desired;
-use crate::names::PoolName;
 use crate::report::{self, findings};
-use crate::sandbox::api::Character;
-use crate::sandbox::face::serve::Serving;
-use crate::sandbox::kubelets::fault::KINDS;
-use crate::sandbox::kubelets::{FaultSpec, Faults};
-use crate::sandbox::{Embedded, EmbeddedOptions, SandboxError, fit, nodes};
+use crate::sandbox_nodes;
+use nodecfg_contract::names::PoolName;
+use nodecfg_planning::desired::Desired;
+use nodecfg_sandbox::api::Character;
+use nodecfg_sandbox::face::serve::Serving;
+use nodecfg_sandbox::kubelets::fault::KINDS;
+use nodecfg_sandbox::kubelets::{FaultSpec, Faults};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, SandboxError, nodes};
 
 /// How much faster than real the kubelets of a sandbox are, unless told otherwise: a change takes about a second.
 const SPEED: f64 = 10.0;
@@ -177,8 +178,8 @@ fn fitted_nodes(
     asked: Option<Character>,
     terminal: &mut Terminal,
 ) -> Result<(Character, Vec<nodes::NodeSpec>), Failure> {
-    let character = asked.or_else(|| fit::character_for(desired)).unwrap_or(DEFAULT);
-    let (specs, notes) = fit::nodes_for(desired, per_pool, character);
+    let character = asked.or_else(|| sandbox_nodes::character_for(desired)).unwrap_or(DEFAULT);
+    let (specs, notes) = sandbox_nodes::nodes_for(desired, per_pool, character);
     for note in notes {
         findings::message(&mut terminal.err, &note.message, note.help.as_deref().unwrap_or_default())?;
     }

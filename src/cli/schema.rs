@@ -2,11 +2,11 @@
 
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
-use crate::desired::schema;
-use crate::kubelet::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
-use crate::kubelet::{self, Minor};
-use crate::plan::saved::schema::plan_schema;
 use crate::report::schemas::{self, Output};
+use kubelet_config::Minor;
+use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
+use nodecfg_planning::desired::schema;
+use nodecfg_planning::plan::saved::schema::plan_schema;
 
 /// Print the JSON Schema of a file or of an output, for editors and checkers.
 ///
@@ -105,7 +105,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
         Kind::Abort => schemas::schema(Output::Abort),
         Kind::Error => schemas::schema(Output::Error),
         Kind::Plan => plan_schema(),
-        Kind::Kubelet => kubelet::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
+        Kind::Kubelet => kubelet_config::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
     };
     terminal.out.write_all(schema::pretty(&schema).as_bytes())?;
     Ok(Exit::Done)

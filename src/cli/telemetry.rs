@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use tracing::Span;
 
 use super::Exit;
-use crate::clock;
 use crate::telemetry::facts::{Record, Run};
 use crate::telemetry::otlp::Export;
 use crate::telemetry::settings::Settings;
@@ -39,7 +38,7 @@ impl Telemetry {
         let mut settings = Settings::read(|name| std::env::var(name).ok());
         let problems = std::mem::take(&mut settings.problems);
         let textfile = args.metrics_textfile.clone();
-        Self { command, textfile, export: Export::new(settings), problems, started: clock::now() }
+        Self { command, textfile, export: Export::new(settings), problems, started: nodecfg_clock::now() }
     }
 
     /// Where spans go.
@@ -64,7 +63,7 @@ impl Telemetry {
             return;
         }
         let before = self.textfile.as_deref().and_then(|path| textfile::before(path, self.command));
-        let (started, ended, exit) = (self.started, clock::now(), exit as u8);
+        let (started, ended, exit) = (self.started, nodecfg_clock::now(), exit as u8);
         let run = Run { command: self.command, started, ended, exit, record, before };
         spans::finish(&span, &run);
         drop(span);

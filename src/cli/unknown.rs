@@ -2,7 +2,7 @@
 
 use super::Failure;
 use crate::report::names;
-use crate::spelling::nearest;
+use kubelet_config::spelling::nearest;
 
 /// How many of the names that there are to list.
 const LISTED: usize = 10;

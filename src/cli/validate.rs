@@ -9,14 +9,16 @@ use super::reports::ReportArgs;
 use super::repository_args::parse_kubernetes_version;
 use super::signers_args::SignersArgs;
 use super::{Exit, Failure, Terminal, actions};
-use crate::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
-use crate::finding::{Finding, Gate, Place};
-use crate::kubelet::Minor;
-use crate::kubelet::minor::NEWEST_RELEASED;
 use crate::report::findings::{Texts, WIDTH};
 use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
+use crate::repository::read_file;
 use crate::repository::signature::Signers;
-use crate::repository::{Snapshot, SnapshotFile, is_candidate, read_file};
+use kubelet_config::Minor;
+use kubelet_config::finding::{Finding, Gate, Place};
+use kubelet_config::minor::NEWEST_RELEASED;
+use nodecfg_planning::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
+use nodecfg_planning::snapshot::text::is_candidate;
+use nodecfg_planning::snapshot::{Snapshot, SnapshotFile};
 
 /// Check repositories and KubeletConfiguration files, and report everything that is wrong with them.
 ///
@@ -245,7 +247,7 @@ impl Run {
     }
 
     /// Remembers that nobody named the version of these answers.
-    fn assume(&mut self, verdicts: &[crate::verdict::Verdict]) {
+    fn assume(&mut self, verdicts: &[kubelet_config::verdict::Verdict]) {
         if matches!(self.checks.kubelets, Kubelets::Declared(_)) {
             self.totals.assumed = verdicts.first().map(|verdict| verdict.minor).or(self.totals.assumed);
         }

@@ -13,7 +13,7 @@ use super::{Exit, Failure, Terminal};
 use crate::report::Format;
 use crate::review::of_plan;
 use crate::rollout::execute::{self, Rollout};
-use crate::rollout::machine::Mode;
+use nodecfg_planning::rollout::machine::Mode;
 
 /// Wait until every node proves that it runs what the repository says.
 ///

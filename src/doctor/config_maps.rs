@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::access::troubled;
 use super::{Check, Ending, Facts, Few, count};
-use crate::contract::KUBELET_KEY;
-use crate::desired::ContentHash;
-use crate::document::Document;
-use crate::names::FleetName;
-use crate::observed::{
+use kubelet_config::document::Document;
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::KUBELET_KEY;
+use nodecfg_contract::names::FleetName;
+use nodecfg_contract::observed::{
     CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, ConfigMapKey, FLEET_LABEL, FetchedConfigMap, Observed,
 };
 

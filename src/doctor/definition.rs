@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::nodeconfig;
+use nodecfg_contract::nodeconfig;
 
 /// In what a definition differs from ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::access::troubled;
 use super::{Answer, Check, Ending, Facts, Few, Lock, Repository, count};
-use crate::names::FleetName;
-use crate::observed::Orders;
-use crate::plan::{Action, Plan, Problem};
+use nodecfg_contract::names::FleetName;
+use nodecfg_contract::observed::Orders;
+use nodecfg_planning::plan::{Action, Plan, Problem};
 
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     match &facts.repository {

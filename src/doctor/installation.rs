@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::access::troubled;
 use super::definition::{differences, is_established};
 use super::{Answer, Bound, Check, Ending, Facts, Few, Pods, Trouble, count};
-use crate::install::{AGENT_DAEMON_SET, POLICY};
-use crate::observed::{KubeletVersion, Node, ServerVersion};
+use nodecfg_contract::observed::{KubeletVersion, Node, ServerVersion};
+use nodecfg_install::{AGENT_DAEMON_SET, POLICY};
 
 const INSTALL: &str = "nodecfg install (--dry-run shows what that is) brings it up to date";
 

@@ -10,11 +10,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::desired::Desired;
-use crate::install::rights::Right;
-use crate::names::{FleetName, NamespaceName, NodeName};
-use crate::observed::{Observed, Orders, ServerVersion, Signs};
-use crate::plan::{Plan, Problem, Why};
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
+use nodecfg_contract::observed::{Observed, Orders, ServerVersion, Signs};
+use nodecfg_install::rights::Right;
+use nodecfg_planning::desired::Desired;
+use nodecfg_planning::plan::{Plan, Problem, Why};
 
 mod access;
 pub mod codes;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, Facts, Few, Signs, count};
-use crate::judge::{Failure, Patience, Target, Verdict as Judged, Waiting, judge};
-use crate::observed::{Node, NodeHalf, Observed, Readiness};
+use nodecfg_contract::observed::{Node, NodeHalf, Observed, Readiness};
+use nodecfg_planning::judge::{Failure, Patience, Target, Verdict as Judged, Waiting, judge};
 
 /// An agent writes its status at least every 72 minutes; one that has not been heard of for this long has missed two.
 pub const SILENCE: SignedDuration = SignedDuration::from_hours(3);

@@ -6,16 +6,16 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::*;
-use crate::desired::RolloutPolicy;
-use crate::install::rights;
-use crate::names::PoolName;
-use crate::nodeconfig;
-use crate::observed::{
+use nodecfg_contract::names::PoolName;
+use nodecfg_contract::nodeconfig;
+use nodecfg_contract::observed::{
     Abort, AgentSign, CONTENT_HASH_ANNOTATION, ConfigMapKey, FLEET_LABEL, KubeletVersion, MANAGED_BY_LABEL, MANAGER,
     Node, NodeHalf, Pause, Readiness,
 };
-use crate::plan;
-use crate::plan::fixtures::{
+use nodecfg_install::rights;
+use nodecfg_planning::desired::RolloutPolicy;
+use nodecfg_planning::plan;
+use nodecfg_planning::plan::fixtures::{
     desired, fetched, fleet, namespace, node, node_name, observed, on, options, pool, refusing, rendered,
     with_config_map,
 };
@@ -95,14 +95,14 @@ fn free() -> Lock {
 }
 
 /// The facts with a repository that asks for these pools.
-fn asking(mut facts: Facts, pools: impl IntoIterator<Item = crate::desired::Pool>) -> Facts {
+fn asking(mut facts: Facts, pools: impl IntoIterator<Item = nodecfg_planning::desired::Pool>) -> Facts {
     let desired = desired(pools);
     let plan = facts.observed().map(|observed| plan::make(&desired, observed, &options()));
     facts.repository = Some(Ok(Repository { shown: ".".to_owned(), desired, warnings: 0, plan }));
     facts
 }
 
-fn gpu() -> crate::desired::Pool {
+fn gpu() -> nodecfg_planning::desired::Pool {
     pool("gpu", 110, RolloutPolicy::default())
 }
 
@@ -347,7 +347,7 @@ fn a_repository_is_checked_where_one_is_named() {
     let mut stray = with_observed(false, |observed| drop(observed.nodes.insert(node_name("x"), node("x", "other"))));
     stray = asking(stray, [gpu()]);
     holds("node-unpooled", Verdict::Note, "1 node (x) in no pool", &stray);
-    let twin = crate::desired::Pool { name: PoolName::new("twin").unwrap(), ..gpu() };
+    let twin = nodecfg_planning::desired::Pool { name: PoolName::new("twin").unwrap(), ..gpu() };
     let contested = asking(well(false), [gpu(), twin]);
     let check = holds("plan", Verdict::Problem, "equal priority", &contested);
     assert_eq!((check.ending, check.subject.as_deref()), (Some(Ending::NoPlan), Some("contested-nodes")));
@@ -398,7 +398,7 @@ fn orders_are_told_with_who_gave_them() {
 
 #[test]
 fn config_maps_are_there_and_hold_what_they_should() {
-    let with = |change: fn(&mut Option<crate::observed::FetchedConfigMap>)| {
+    let with = |change: fn(&mut Option<nodecfg_contract::observed::FetchedConfigMap>)| {
         with_observed(false, |observed| observed.contents.values_mut().for_each(change))
     };
     let gone = with(|map| *map = None);

@@ -1,7 +1,7 @@
 //! What one snapshot says that the nodes of one pool shall run.
 
 use super::{ContentHash, Draft, Finding, Gate, Pool, PoolName, PoolTarget, Serialize, Snapshot, draft};
-use crate::printable::remark;
+use nodecfg_contract::printable::remark;
 
 /// What a pool's nodes shall run at some revision.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

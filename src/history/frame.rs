@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{ConfigMapKey, Desired, Gate, Node, NodeName, Observed, Pool, PoolName, Snapshot, draft};
-use crate::desired::FLEET_FILE;
-use crate::names::FleetName;
-use crate::repository::SnapshotFile;
+use nodecfg_contract::names::FleetName;
+use nodecfg_planning::desired::FLEET_FILE;
+use nodecfg_planning::snapshot::SnapshotFile;
 
 /// The pools of a revision that may be invalid, as far as they say which nodes they select.
 #[derive(Debug, Clone)]

@@ -7,14 +7,16 @@ use std::ops::ControlFlow;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::contract::ConfigSource;
-use crate::desired::{ContentHash, Desired, Draft, Pool, PoolTarget, draft};
-use crate::finding::{Finding, Gate};
-use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
-use crate::printable::remark;
+use crate::repository::RepositoryError;
 use crate::repository::history::{Logged, WalkEnd};
-use crate::repository::{RepositoryError, Snapshot};
+use kubelet_config::finding::{Finding, Gate};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
+use nodecfg_contract::printable::remark;
+use nodecfg_planning::desired::{Desired, Draft, Pool, PoolTarget, draft};
+use nodecfg_planning::snapshot::Snapshot;
 
 mod content;
 mod frame;

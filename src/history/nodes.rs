@@ -4,8 +4,8 @@ use super::{
     BTreeMap, BTreeSet, CommitId, ConfigMapKey, ConfigSource, Content, Desired, FleetName, ManagedConfigMap,
     NamespaceName, Node, Observed, PoolName, Revision, Serialize,
 };
-use crate::plan::belongs;
-use crate::printable::remark;
+use nodecfg_contract::printable::remark;
+use nodecfg_planning::plan::belongs;
 
 /// How many nodes refer to a configuration, and by what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]

@@ -1,8 +1,10 @@
 //! The history of a pool: what changed it, and who is on what.
 
 use super::*;
-use crate::desired::LabelSelector;
-use crate::plan::fixtures::{desired, fleet, managed, namespace, node, observed, on, policy, pool, pool_name, source};
+use nodecfg_planning::desired::LabelSelector;
+use nodecfg_planning::plan::fixtures::{
+    desired, fleet, managed, namespace, node, observed, on, policy, pool, pool_name, source,
+};
 
 fn logged(number: u8) -> Logged {
     Logged {

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::count;
 use super::document::{Document, Kind};
 use super::style::{bad, good};
-use crate::agent::state::{Beyond, Phase};
-use crate::agent::store::{CheckpointFolder, Description};
-use crate::contract::ConfigSource;
+use nodecfg_agent::state::{Beyond, Phase};
+use nodecfg_agent::store::{CheckpointFolder, Description};
+use nodecfg_contract::ConfigSource;
 
 /// What an agent's store says.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -121,8 +121,8 @@ fn checkpoint_line(checkpoint: &CheckpointFolder) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::state::{Failure, FailureKind, Trial};
-    use crate::agent::store::CheckpointFile;
+    use nodecfg_agent::state::{Failure, FailureKind, Trial};
+    use nodecfg_agent::store::CheckpointFile;
 
     fn source(name: &str, uid: &str) -> ConfigSource {
         let mut source = ConfigSource::config_map("nodecfg-system", name, "kubelet");

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::document::Kind;
 use super::markdown::{code, prose};
 use crate::capture::{Common, Withheld, to_yaml};
-use crate::names::NodeName;
+use nodecfg_contract::names::NodeName;
 
 /// What nodes run.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

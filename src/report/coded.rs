@@ -11,12 +11,12 @@ use super::codes;
 use super::document::Kind;
 use super::markdown::prose;
 use super::style::{bad, heading, quiet, warning};
-use crate::advice::table as advice;
 use crate::doctor::codes::{self as checks, Code};
-use crate::finding::{LENIENT_CODES, Severity};
-use crate::kubelet::rules::{self, RuleStage};
-use crate::kubelet::table;
-use crate::spelling::nearest;
+use kubelet_config::advice::table as advice;
+use kubelet_config::finding::{LENIENT_CODES, Severity};
+use kubelet_config::rules::{self, RuleStage};
+use kubelet_config::spelling::nearest;
+use kubelet_config::table;
 
 static TEXT: &str = include_str!("../../data/errors.csv");
 static ERRORS: LazyLock<BTreeMap<String, [String; 3]>> = LazyLock::new(|| {
@@ -186,9 +186,9 @@ mod tests {
 
     /// The files in which errors get their codes.
     const SOURCES: [&str; 5] = [
-        include_str!("../cluster/error.rs"),
-        include_str!("../plan/problem.rs"),
-        include_str!("../plan/saved/read.rs"),
+        include_str!("../../crates/cluster/src/error.rs"),
+        include_str!("../../crates/planning/src/plan/problem.rs"),
+        include_str!("../../crates/planning/src/plan/saved/read.rs"),
         include_str!("../cli/plan_file.rs"),
         include_str!("../cli/failure.rs"),
     ];

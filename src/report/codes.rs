@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use super::markdown::prose;
-use crate::advice::table as advice;
-use crate::finding::Severity;
-use crate::kubelet::rules::{self, Rule, RuleStage};
-use crate::kubelet::table;
+use kubelet_config::advice::table as advice;
+use kubelet_config::finding::Severity;
+use kubelet_config::rules::{self, Rule, RuleStage};
+use kubelet_config::table;
 
 static TEXT: &str = include_str!("../../data/findings.csv");
 static OWN: LazyLock<BTreeMap<String, (String, String)>> = LazyLock::new(|| {
@@ -98,14 +98,14 @@ pub fn page() -> String {
          those marked with a star are\nwarnings.\n\n| code | grade | what |\n|---|---|---|\n",
     );
     for (code, (severity, says)) in OWN.iter() {
-        let star = if crate::finding::LENIENT_CODES.contains(&code.as_str()) { "\\*" } else { "" };
+        let star = if kubelet_config::finding::LENIENT_CODES.contains(&code.as_str()) { "\\*" } else { "" };
         let _ = writeln!(page, "| `{code}` | {severity}{star} | {} |", prose(says));
     }
     page
 }
 
 fn versions(rule: &Rule) -> String {
-    match (rule.since > crate::kubelet::minor::OLDEST, rule.until < crate::kubelet::minor::NEWEST) {
+    match (rule.since > kubelet_config::minor::OLDEST, rule.until < kubelet_config::minor::NEWEST) {
         (false, false) => "all".to_owned(),
         (true, false) => format!("from {}", rule.since),
         (false, true) => format!("up to {}", rule.until),
@@ -116,7 +116,7 @@ fn versions(rule: &Rule) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::LENIENT_CODES;
+    use kubelet_config::finding::LENIENT_CODES;
 
     #[test]
     fn the_table_is_well_formed() {

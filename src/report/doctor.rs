@@ -10,7 +10,7 @@ use super::document::{Document, Kind};
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
 use crate::doctor::{Check, Ending, Verdict};
-use crate::printable;
+use nodecfg_contract::printable;
 
 /// How wide text is at most: it is read on whatever terminal is at hand.
 const WIDTH: usize = 80;

@@ -14,9 +14,9 @@ use super::review::{self, clipped};
 use super::source;
 use super::summary;
 use super::{count, duration, names};
-use crate::names::PoolName;
 use crate::review::Review;
-use crate::rollout::{End, NodeOutcome, Outcome};
+use nodecfg_contract::names::PoolName;
+use nodecfg_planning::rollout::{End, NodeOutcome, Outcome};
 
 /// How many rows a table has.
 const ROWS: usize = 50;
@@ -237,10 +237,10 @@ fn write_pools(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Failure, Target, Waiting};
-    use crate::names::{FleetName, NamespaceName};
-    use crate::plan::fixtures::{node_name, pool_name, source as config_map};
-    use crate::rollout::{PoolOutcome, StopReason};
+    use nodecfg_contract::names::{FleetName, NamespaceName};
+    use nodecfg_planning::judge::{Failure, Target, Waiting};
+    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
+    use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
     fn before(command: &'static str) -> Before {
         let scene = Scene {

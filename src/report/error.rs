@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::document::Kind;
 use super::findings::ByFile;
-use crate::plan::saved::Difference;
+use nodecfg_planning::plan::saved::Difference;
 
 /// Why a command has not done its work.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

@@ -4,11 +4,11 @@
 //! The texts are those of the kubelet 1.11 to 1.23 (`pkg/kubelet/kubeletconfig/status/status.go`); the causes come from
 //! recorded behaviour of a real kubelet and from how the kubelet loads a configuration.
 
-use crate::contract::error_text;
-use crate::judge::{Failure, Waiting};
-use crate::names::{NodeName, PoolName};
-use crate::plan::Why;
-use crate::rollout::StopReason;
+use nodecfg_contract::error_text;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_planning::judge::{Failure, Waiting};
+use nodecfg_planning::plan::Why;
+use nodecfg_planning::rollout::StopReason;
 
 /// An explanation, for people.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]

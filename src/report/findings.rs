@@ -12,12 +12,12 @@ use serde::Serialize;
 use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
-use crate::finding::{Finding, Place, Severity};
-use crate::kubelet::Minor;
-use crate::kubelet::rules::{self, RuleStage};
-use crate::kubelet::secrets;
-use crate::printable;
-use crate::repository::Snapshot;
+use kubelet_config::Minor;
+use kubelet_config::finding::{Finding, Place, Severity};
+use kubelet_config::rules::{self, RuleStage};
+use kubelet_config::secrets;
+use nodecfg_contract::printable;
+use nodecfg_planning::snapshot::Snapshot;
 
 /// The texts that findings point into.
 pub trait Texts {
@@ -343,7 +343,7 @@ pub fn by_file<'a>(snapshot: &'a Snapshot, findings: &'a [Finding]) -> ByFile<'a
         }
     }
     ByFile {
-        valid: !crate::finding::any_error(findings),
+        valid: !kubelet_config::finding::any_error(findings),
         files: files.into_iter().map(|(file, findings)| OfFile { file, findings }).collect(),
         findings: others,
     }

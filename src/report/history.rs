@@ -10,8 +10,8 @@ use super::document::{Document, Kind};
 use super::markdown::{code, prose};
 use super::style::{bad, good, heading, quiet, warning};
 use crate::history::{Content, Nodes, OtherConfigMap, Revision, Whereabouts};
-use crate::names::{FleetName, PoolName};
 use crate::repository::history::WalkEnd;
+use nodecfg_contract::names::{FleetName, PoolName};
 
 /// The revisions of a pool.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

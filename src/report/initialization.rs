@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::count;
 use super::document::Kind;
 use super::summary::{plain_table, trim_lines};
-use crate::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
 /// A repository to begin with.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

@@ -11,9 +11,9 @@ use super::markdown::{code, prose};
 use super::review::lines;
 use super::style::{heading, warning};
 use super::{duration, names};
-use crate::names::{FleetName, NamespaceName, PoolName};
-use crate::observed::{Abort, Pause};
-use crate::printable::one_line;
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::observed::{Abort, Pause};
+use nodecfg_contract::printable::one_line;
 
 /// What became of orders about pools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

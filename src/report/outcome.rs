@@ -9,8 +9,8 @@ use super::document::Kind;
 use super::error::ErrorMessage;
 use super::explain::{Explanation, way_on};
 use super::summary;
-use crate::names::PoolName;
-use crate::rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_contract::names::PoolName;
+use nodecfg_planning::rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -74,9 +74,9 @@ pub fn ended(outcome: &Outcome, seconds: f64, exit_code: u8, error: Option<Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Failure, Target};
-    use crate::plan::fixtures::{node_name, pool_name, source};
-    use crate::rollout::End;
+    use nodecfg_planning::judge::{Failure, Target};
+    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
+    use nodecfg_planning::rollout::End;
 
     #[test]
     fn programs_get_every_node_what_a_failure_means_and_the_way_on() {

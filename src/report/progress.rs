@@ -10,10 +10,10 @@ use super::document::{Document, Kind};
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
 use super::{duration, whole_duration};
-use crate::judge::Target;
-use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use crate::repository::signature::Signer;
-use crate::rollout::progress::Progress;
+use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_planning::judge::Target;
+use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::snapshot::Signer;
 
 /// Shows progress to somebody.
 pub trait Listener {

@@ -11,9 +11,9 @@ use super::count;
 use super::document::{Document, Kind};
 use super::markdown::{code, prose};
 use super::style::{heading, quiet, warning};
-use crate::names::{FleetName, NamespaceName, PoolName};
-use crate::observed::{Deletion, ManagedConfigMap};
-use crate::plan::{Kept, PrunePlan};
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::observed::{Deletion, ManagedConfigMap};
+use nodecfg_planning::plan::{Kept, PrunePlan};
 
 /// What a prune does to the ConfigMaps of a fleet.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -120,7 +120,7 @@ fn line(map: &PrunedConfigMap) -> String {
     let commit = map.commit.as_deref().map(|commit| format!("commit {}", commit.chars().take(10).collect::<String>()));
     let created = created.map(|at| format!("created {at}"));
     let said: Vec<String> = [created, commit].into_iter().flatten().collect();
-    crate::printable::remark(&said.join(", "))
+    nodecfg_contract::printable::remark(&said.join(", "))
 }
 
 /// Writes what is deleted, one by one, and what is kept, in numbers; with `all` that one by one too.

@@ -22,8 +22,8 @@ use super::pruning::Pruning;
 use super::review::Diff;
 use super::status::{Line as StatusLine, Status};
 use super::validation::Validation;
-use crate::desired::schema::tidy;
-use crate::rollout::progress::Progress;
+use nodecfg_planning::desired::schema::tidy;
+use nodecfg_planning::rollout::progress::Progress;
 
 /// The schema of a kind of output.
 #[must_use]

@@ -1,6 +1,6 @@
 //! What a node points at, in the few words of a table or a line.
 
-use crate::contract::ConfigSource;
+use nodecfg_contract::ConfigSource;
 
 /// With its namespace: `kube-system/prod-gpu-x`, or `local`.
 #[must_use]

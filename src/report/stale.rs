@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{count, findings};
-use crate::plan::saved::{Code, Difference};
+use nodecfg_planning::plan::saved::{Code, Difference};
 
 /// How many differences of one kind are shown. JSON has them all.
 const SHOWN: usize = 10;

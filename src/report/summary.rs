@@ -9,11 +9,11 @@ use super::explain;
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
 use super::{count, duration, names};
-use crate::judge::Failure;
-use crate::names::PoolName;
-use crate::observed::Pause;
-use crate::plan::Why;
-use crate::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_contract::names::PoolName;
+use nodecfg_contract::observed::Pause;
+use nodecfg_planning::judge::Failure;
+use nodecfg_planning::plan::Why;
+use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 /// How many nodes the table shows. Where there are more, it leaves out those that converged.
 const ROWS: usize = 50;
@@ -297,9 +297,9 @@ pub(super) fn explanation(node: &NodeOutcome) -> Option<explain::Explanation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Target;
-    use crate::plan::fixtures::{node_name, pool_name, source as config_map};
-    use crate::rollout::PoolOutcome;
+    use nodecfg_planning::judge::Target;
+    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
+    use nodecfg_planning::rollout::PoolOutcome;
 
     fn outcome(ends: impl IntoIterator<Item = End>) -> Outcome {
         let node = |(index, end)| NodeOutcome {

@@ -7,13 +7,14 @@ use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, T
 
 use super::folder::relative;
 use super::links::{Entry, Followed, follow};
-use super::signature::{SignedCommit, Signer, Signers};
+use super::signature::{SignedCommit, Signers};
 use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
 use super::{
     MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, OpenOptions, RepositoryError, Snapshot, SnapshotFile, Source,
 };
-use crate::finding::Finding;
-use crate::names::CommitId;
+use kubelet_config::finding::Finding;
+use nodecfg_contract::names::CommitId;
+use nodecfg_planning::snapshot::Signer;
 
 /// The deepest folder that is entered.
 const MAX_DEPTH: usize = 32;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::git::{self, Found};
 use super::{OpenOptions, RepositoryError, Snapshot};
-use crate::names::CommitId;
+use nodecfg_contract::names::CommitId;
 
 /// The most commits that are gone through.
 pub const MAX_COMMITS: usize = 20_000;

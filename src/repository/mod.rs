@@ -2,15 +2,14 @@
 //!
 //! All give the same type. Reading never changes a repository: no checkout, no index; what is fetched from a server goes to a
 //! cache of nodecfg's own (`remote`). What the files mean is
-//! [`desired`](crate::desired)'s business; here they are names and text.
+//! [`desired`](nodecfg_planning::desired)'s business; here they are names and text.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::finding::Finding;
-use crate::names::CommitId;
-use signature::{Signer, Signers};
+use kubelet_config::finding::Finding;
+use nodecfg_planning::snapshot::{MAX_FILE, Snapshot, SnapshotFile, Source, text};
+use signature::Signers;
 
 mod address;
 mod error;
@@ -24,57 +23,18 @@ pub mod signature;
 mod subfolder;
 #[cfg(test)]
 mod tests;
-mod text;
 
 pub use address::{Address, AddressError, RemoteAddress, Scheme};
 pub use error::RepositoryError;
 pub use file::read_file;
 pub use subfolder::{Folder, FolderError};
-pub use text::is_candidate;
 
-/// The most bytes of one file.
-pub const MAX_FILE: u64 = 1 << 20;
 /// The most files of one snapshot.
 pub const MAX_FILES: usize = 50_000;
 /// The most entries of any kind that are looked at on the way: files that nodecfg has no use for, and folders.
 pub const MAX_ENTRIES: usize = 1_000_000;
 /// The most bytes of all the files of one snapshot together.
 pub const MAX_TOTAL: u64 = 256 << 20;
-
-/// The files of one revision, or of a folder as it is.
-#[derive(Debug, Clone)]
-pub struct Snapshot {
-    /// The YAML and JSON files, by path from the root with `/` on every platform.
-    pub files: BTreeMap<String, SnapshotFile>,
-    /// The commit that was read; unset when the files came from a folder.
-    pub commit: Option<CommitId>,
-    /// Who signed it, where that was asked for.
-    pub signer: Option<Signer>,
-    /// Where the files came from.
-    pub source: Source,
-    /// What there is to say about the reading: uncommitted changes that are not used, say.
-    pub findings: Vec<Finding>,
-}
-
-/// One file of a snapshot.
-#[derive(Debug, Clone)]
-pub enum SnapshotFile {
-    /// Its text, without a byte order mark and with `\n` for line ends.
-    Text(Arc<str>),
-    /// It cannot be used, and this is why. The finding matters only when something asks for the file.
-    Unusable(Box<Finding>),
-}
-
-/// Where the files of a snapshot came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// A commit of a git repository.
-    Commit,
-    /// The working tree of a git repository, because it was asked for.
-    WorkingTree,
-    /// A folder outside of any git repository.
-    Folder,
-}
 
 /// What to read.
 #[derive(Debug, Clone)]
@@ -89,25 +49,6 @@ pub struct OpenOptions {
     pub worktree: bool,
     /// Who must have signed the commit; unset: nobody need have.
     pub signers: Option<Arc<Signers>>,
-}
-
-impl Snapshot {
-    /// A snapshot of texts that are at hand, as if they lay in a folder.
-    #[must_use]
-    pub fn of_texts<'t>(files: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
-        let files =
-            files.into_iter().map(|(path, text)| (path.to_owned(), text::normalised(path, text.as_bytes()))).collect();
-        Self { files, commit: None, signer: None, source: Source::Folder, findings: Vec::new() }
-    }
-
-    /// The text of a file, when there is one that can be used.
-    #[must_use]
-    pub fn text(&self, path: &str) -> Option<&Arc<str>> {
-        match self.files.get(path)? {
-            SnapshotFile::Text(text) => Some(text),
-            SnapshotFile::Unusable(_) => None,
-        }
-    }
 }
 
 /// Reads a repository.

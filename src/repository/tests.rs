@@ -83,7 +83,7 @@ fn head_is_read_and_nothing_else() {
     assert_eq!(snapshot.text("pools/gpu/kubelet.yaml").map(|t| &**t), Some("kind: x\n"));
     assert_eq!(snapshot.source, Source::Commit);
     let head = repository.head().expect("HEAD").target().expect("an id").to_string();
-    assert_eq!(snapshot.commit.as_ref().map(CommitId::as_str), Some(head.as_str()));
+    assert_eq!(snapshot.commit.as_ref().map(nodecfg_contract::names::CommitId::as_str), Some(head.as_str()));
     assert_eq!(codes(&snapshot), Vec::<String>::new());
 }
 
@@ -241,7 +241,7 @@ fn submodules_are_a_finding() {
     for worktree in [false, true] {
         let snapshot = read(folder.path(), None, worktree).expect("reads");
         assert_eq!(codes(&snapshot), ["pools/sub: submodule"], "{worktree}");
-        let built = crate::desired::build(&snapshot, &crate::desired::Checks::default());
+        let built = nodecfg_planning::desired::build(&snapshot, &nodecfg_planning::desired::Checks::default());
         assert!(built.desired.is_none());
         assert!(built.findings.iter().any(|finding| finding.code == "submodule"), "{:?}", built.findings);
     }

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use super::{
     Changes, ConfigMapChange, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, Start, files, settings,
 };
-use crate::desired::{Desired, Pool, PoolTarget, Rendered};
-use crate::document::Document;
-use crate::finding::Finding;
-use crate::names::PoolName;
-use crate::plan::{ChangedField, Disruption, changed_fields, way_out};
-use crate::repository::Snapshot;
+use kubelet_config::document::Document;
+use kubelet_config::finding::Finding;
+use nodecfg_contract::names::PoolName;
+use nodecfg_planning::desired::{Desired, Pool, PoolTarget, Rendered};
+use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, way_out};
+use nodecfg_planning::snapshot::Snapshot;
 
 /// The revision that is compared with. It may be invalid: that is no fault of the change under review.
 #[derive(Debug, Clone, Copy)]

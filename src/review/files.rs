@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{FileChange, FileChangeKind};
-use crate::document::Document;
-use crate::repository::Snapshot;
+use kubelet_config::document::Document;
+use nodecfg_planning::snapshot::Snapshot;
 
 /// What happened to these files, those that are the same left out.
 pub(super) fn changes(paths: &BTreeSet<&str>, old: &Snapshot, new: &Snapshot) -> Vec<FileChange> {

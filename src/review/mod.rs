@@ -1,7 +1,7 @@
 //! What a reviewer needs to know of a change: which pools it touches, field by field, what that does to pods that run, and,
 //! when there is a cluster, on which nodes and in which order.
 //!
-//! One model for everybody who shows a change: two revisions of a repository compared ([`compare`]), a [`Plan`](crate::plan::Plan) for a
+//! One model for everybody who shows a change: two revisions of a repository compared ([`compare`]), a [`Plan`](nodecfg_planning::plan::Plan) for a
 //! cluster ([`of_plan`]), or both ([`Review::with_plan`]). It is also, as it stands, the document that programs read; how it
 //! looks to people is [`report`](crate::report)'s business. Pure: knows no client, no terminal and no file.
 
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::contract::ConfigSource;
-use crate::finding::Finding;
-use crate::judge::Waiting;
-use crate::kubelet::Minor;
-use crate::kubelet::risk::{Class, StateFile};
-use crate::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::Pause;
-use crate::plan::{self, ChangedField, PlanId, Unpooled, WaveKind, Why};
-use crate::repository::signature::Signer;
+use kubelet_config::Minor;
+use kubelet_config::finding::Finding;
+use kubelet_config::risk::{Class, StateFile};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::Pause;
+use nodecfg_planning::judge::Waiting;
+use nodecfg_planning::plan::{self, ChangedField, PlanId, Unpooled, WaveKind, Why};
+use nodecfg_planning::snapshot::Signer;
 
 mod compare;
 mod files;

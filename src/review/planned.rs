@@ -6,11 +6,11 @@ use super::{
     Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, NodeAction, PoolChange, PoolReview, PoolRisk, Refusal,
     Review, Rollout, Side, Start, Turn, Wave, settings,
 };
-use crate::desired::Desired;
-use crate::judge::Target;
-use crate::names::{NodeName, PoolName};
-use crate::observed::Node;
-use crate::plan::{self, Action, Plan, PoolPlan, Step, membership, way_out};
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::observed::Node;
+use nodecfg_planning::desired::Desired;
+use nodecfg_planning::judge::Target;
+use nodecfg_planning::plan::{self, Action, Plan, PoolPlan, Step, membership, way_out};
 
 /// What a plan does, compared with what the nodes run.
 #[must_use]

@@ -1,8 +1,8 @@
 //! What a repository says of a pool beside the configuration of its kubelets, compared.
 
 use super::{Scope, Setting};
-use crate::desired::{Canary, Desired, MaxUnavailable, Pool, RolloutPolicy};
-use crate::kubelet::duration;
+use kubelet_config::duration;
+use nodecfg_planning::desired::{Canary, Desired, MaxUnavailable, Pool, RolloutPolicy};
 
 /// A setting: its path, what it is, its value, and whether it decides which nodes belong to the pool.
 struct Reader {

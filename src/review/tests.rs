@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::desired::{Checks, Desired, build, draft};
-use crate::finding::Gate;
-use crate::plan::fixtures::{fetched, managed, namespace, node, observed, on, options};
-use crate::plan::make;
-use crate::repository::Snapshot;
+use kubelet_config::finding::Gate;
+use nodecfg_planning::desired::{Checks, Desired, build, draft};
+use nodecfg_planning::plan::fixtures::{fetched, managed, namespace, node, observed, on, options};
+use nodecfg_planning::plan::make;
+use nodecfg_planning::snapshot::Snapshot;
 
 const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -188,12 +188,15 @@ fn the_fleet_itself_may_change() {
 fn planned(old: &Files, new: &Files) -> Review {
     let (before, after) = (desired(&snapshot(old)), desired(&snapshot(new)));
     let was = before.pools.values().next().expect("a pool");
-    let crate::desired::PoolTarget::Config(rendered) = &was.target else { panic!("not local") };
+    let nodecfg_planning::desired::PoolTarget::Config(rendered) = &was.target else { panic!("not local") };
     let running = |name: &str| on(node(name, "a"), &rendered.source(&namespace()));
     let mut cluster = observed([running("n1"), running("n2"), node("n3", "a")]);
     cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);
     let owner = managed(&rendered.config_map, Some(before.fleet.as_str()), Some("a"), None);
-    let key = crate::observed::ConfigMapKey { namespace: "kube-system".to_owned(), name: rendered.config_map.clone() };
+    let key = nodecfg_contract::observed::ConfigMapKey {
+        namespace: "kube-system".to_owned(),
+        name: rendered.config_map.clone(),
+    };
     cluster.config_maps.insert(key, owner);
     let plan = make(&after, &cluster, &options()).expect("can be planned");
     review(old, new).with_plan(&after, &plan, moves(&before, &after, &cluster.nodes))

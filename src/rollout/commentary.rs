@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::StopReason;
-use super::progress::Progress;
-use crate::cluster::ClusterWriter;
-use crate::cluster::writer::NodeNotice;
-use crate::names::{NodeName, PoolName};
-use crate::plan::Plan;
+use nodecfg_cluster::ClusterWriter;
+use nodecfg_cluster::writer::NodeNotice;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_planning::plan::Plan;
+use nodecfg_planning::rollout::StopReason;
+use nodecfg_planning::rollout::progress::Progress;
 
 /// How long the end of a rollout waits for events that have not been sent.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -99,8 +99,8 @@ fn culprit<'a>(last_failed: Option<&'a NodeName>, reason: &'a StopReason) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Failure, Target};
-    use crate::plan::fixtures::{node_name, pool_name, source};
+    use nodecfg_planning::judge::{Failure, Target};
+    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
 
     #[test]
     fn assignments_and_failures_are_told_on_their_nodes_and_a_stop_on_the_node_that_caused_it() {

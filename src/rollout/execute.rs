@@ -11,18 +11,17 @@ use json_patch::Patch;
 use tokio::sync::watch;
 
 use super::commentary::Commentary;
-use super::machine::{Command, Input, Machine, Mode};
-use super::orders::Ear;
-use super::progress::Progress;
-use super::{Outcome, StopReason};
-use crate::clock;
-use crate::cluster::permission::Needs;
-use crate::cluster::writer::{ConfigMapSpec, Created};
-use crate::cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
-use crate::desired::Desired;
-use crate::names::{NodeName, PoolName};
-use crate::observed::{Node, Observed, Orders};
-use crate::plan::{Options, Plan, belongs, redecide};
+use nodecfg_cluster::permission::Needs;
+use nodecfg_cluster::writer::{ConfigMapSpec, Created};
+use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::observed::{Node, Observed, Orders};
+use nodecfg_planning::desired::Desired;
+use nodecfg_planning::plan::{Options, Plan, belongs, redecide};
+use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
+use nodecfg_planning::rollout::orders::Ear;
+use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::{Outcome, StopReason};
 
 /// How many ConfigMaps are created at a time.
 const CONFIG_MAPS_AT_A_TIME: usize = 8;
@@ -169,7 +168,7 @@ async fn create_config_maps(
         .buffer_unordered(CONFIG_MAPS_AT_A_TIME);
     while let Some((spec, result)) = created.next().await {
         if result? == Created::Created {
-            listener(clock::now(), &Progress::ConfigMapCreated { name: spec.name.clone() });
+            listener(nodecfg_clock::now(), &Progress::ConfigMapCreated { name: spec.name.clone() });
         }
     }
     Ok(())
@@ -241,7 +240,7 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn step(&mut self, input: Input) {
-        let now = clock::now();
+        let now = nodecfg_clock::now();
         let mut stopped = Vec::new();
         for command in self.machine.step(input, now) {
             match command {
@@ -445,7 +444,7 @@ async fn sleep_until(at: Option<Timestamp>) {
     match at {
         None => std::future::pending().await,
         Some(at) => {
-            let left = at.duration_since(clock::now());
+            let left = at.duration_since(nodecfg_clock::now());
             tokio::time::sleep(left.try_into().unwrap_or_default()).await;
         }
     }

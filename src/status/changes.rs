@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{FleetOrders, FleetStatus, NodeStatus};
-use crate::names::{NodeName, PoolName};
+use nodecfg_contract::names::{NodeName, PoolName};
 
 /// What has changed.
 #[derive(Debug, Clone, PartialEq)]

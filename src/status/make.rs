@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
-use crate::contract::ConfigSource;
-use crate::desired::{Desired, Pool};
-use crate::judge::{Target, Verdict, Waiting};
-use crate::names::{FleetName, NamespaceName, NodeName, PoolName};
-use crate::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
-use crate::plan::{Held, Holder, Owner, Standings, is_adopted, membership, pool_target, present_state, unreached};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
+use nodecfg_planning::desired::{Desired, Pool};
+use nodecfg_planning::judge::{Target, Verdict, Waiting};
+use nodecfg_planning::plan::{
+    Held, Holder, Owner, Standings, is_adopted, membership, pool_target, present_state, unreached,
+};
 
 /// What a repository wants of the cluster.
 #[derive(Debug, Clone, Copy)]

@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::contract::ConfigSource;
-use crate::judge::{Target, Verdict};
-use crate::names::{CommitId, FleetName, NodeName, PoolName};
-use crate::observed::{Abort, KubeletVersion, Pause, Readiness};
-use crate::plan::{Owner, Why};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
+use nodecfg_contract::observed::{Abort, KubeletVersion, Pause, Readiness};
+use nodecfg_planning::judge::{Target, Verdict};
+use nodecfg_planning::plan::{Owner, Why};
 
 mod changes;
 mod make;

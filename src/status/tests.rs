@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::contract::error_text;
-use crate::desired::{Desired, Pool};
-use crate::observed::{Node, NodeHalf, Observed};
-use crate::plan::fixtures::*;
+use nodecfg_contract::error_text;
+use nodecfg_contract::observed::{Node, NodeHalf, Observed};
+use nodecfg_planning::desired::{Desired, Pool};
+use nodecfg_planning::plan::fixtures::*;
 
 pub(crate) fn at() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
@@ -29,7 +29,7 @@ pub(crate) fn orders(pauses: impl IntoIterator<Item = (&'static str, Pause)>) ->
 
 /// What the pool of this name wants, on the cluster and as nodes name it.
 fn target(observed: &mut Observed, pool: &Pool) -> ConfigSource {
-    let crate::desired::PoolTarget::Config(rendered) = &pool.target else { panic!("no configuration") };
+    let nodecfg_planning::desired::PoolTarget::Config(rendered) = &pool.target else { panic!("no configuration") };
     with_config_map(observed, pool.name.as_str(), rendered);
     rendered.source(&namespace())
 }
@@ -106,7 +106,7 @@ fn content_of_another_name_is_as_wanted() {
     let a = pool("a", 64, policy(1));
     let mut observed = observed([]);
     let old = source("kept");
-    let crate::desired::PoolTarget::Config(rendered) = &a.target else { panic!("no configuration") };
+    let nodecfg_planning::desired::PoolTarget::Config(rendered) = &a.target else { panic!("no configuration") };
     observed.contents.extend([fetched(&old, &rendered.canonical, false)]);
     let node = on(node("a1", "a"), &old);
     observed.nodes.insert(node.name.clone(), node);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::judge;
-use crate::names::{CommitId, FleetName, PoolName};
-use crate::plan::{Action, Plan, Why};
-use crate::rollout::{End, Outcome};
+use nodecfg_contract::names::{CommitId, FleetName, PoolName};
+use nodecfg_planning::judge;
+use nodecfg_planning::plan::{Action, Plan, Why};
+use nodecfg_planning::rollout::{End, Outcome};
 
 /// Where a node of a pool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -131,7 +131,7 @@ impl Export {
             let (samples, handle, to) = (samples.to_vec(), runtime.handle().clone(), signal.clone());
             awaited.push(("metrics", signal, in_background(move || send_metrics(samples, resource, &to, &handle))));
         }
-        let started = crate::clock::instant();
+        let started = nodecfg_clock::instant();
         let mut problems = Vec::new();
         for (what, signal, sent) in awaited {
             let left = signal.timeout.saturating_sub(started.elapsed());

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tracing::Span;
 
 use super::facts::{Run, RunFailure};
-use crate::names::{NodeName, PoolName};
-use crate::plan::Plan;
-use crate::rollout::progress::Progress;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_planning::plan::Plan;
+use nodecfg_planning::rollout::progress::Progress;
 
 /// The target of all spans and of their events.
 pub const TARGET: &str = "nodecfg::spans";

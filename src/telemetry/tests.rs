@@ -10,11 +10,11 @@ use super::facts::{Before, NodeFailure, Nodes, PoolFacts, Record, Run, RunFailur
 use super::metrics::{ALL, COMMON, LAST_SUCCESS, RUN_INFO, samples};
 use super::settings::Settings;
 use super::textfile;
-use crate::contract::ConfigSource;
-use crate::judge::{Failure, Target, Waiting};
-use crate::names::{CommitId, FleetName, NodeName, PoolName};
-use crate::plan::{Owner, Why};
-use crate::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
+use nodecfg_planning::judge::{Failure, Target, Waiting};
+use nodecfg_planning::plan::{Owner, Why};
+use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_millisecond(second * 1000 + 250).expect("a time")

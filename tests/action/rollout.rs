@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use nodecfg::names::PoolName;
-use nodecfg::sandbox::face::serve::Serving;
-use nodecfg::sandbox::nodes;
-use nodecfg::sandbox::{Embedded, EmbeddedOptions};
+use nodecfg_contract::names::PoolName;
+use nodecfg_sandbox::face::serve::Serving;
+use nodecfg_sandbox::nodes;
+use nodecfg_sandbox::{Embedded, EmbeddedOptions};
 use tokio::runtime::Runtime;
 
 use crate::github::Github;

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use nodecfg::contract::ConfigSource;
-use nodecfg::document::FieldChange;
-use nodecfg::finding::Place;
-use nodecfg::judge::{Failure, Target, Waiting};
-use nodecfg::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg::plan::{ChangedField, Why};
+use kubelet_config::document::FieldChange;
+use kubelet_config::finding::Place;
 use nodecfg::report::html::page::Page;
 use nodecfg::report::html::{Chronicle, Run, of_run};
 use nodecfg::report::progress::Scene;
 use nodecfg::review::{Changes, ConfigMapChange, PoolChange, PoolReview, PoolRisk, Review, Scope, Side, Start};
-use nodecfg::rollout::progress::Progress;
-use nodecfg::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_planning::judge::{Failure, Target, Waiting};
+use nodecfg_planning::plan::{ChangedField, Why};
+use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 fn pool_name(name: &str) -> PoolName {
     PoolName::new(name).unwrap()

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nodecfg::names::PoolName;
-use nodecfg::sandbox::api::User;
-use nodecfg::sandbox::face::serve::Serving;
-use nodecfg::sandbox::nodes::{self, NodeSpec};
-use nodecfg::sandbox::{Embedded, EmbeddedOptions};
+use nodecfg_contract::names::PoolName;
+use nodecfg_sandbox::api::User;
+use nodecfg_sandbox::face::serve::Serving;
+use nodecfg_sandbox::nodes::{self, NodeSpec};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 

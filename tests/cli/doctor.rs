@@ -1,6 +1,5 @@
 //! `doctor`.
 
-use nodecfg::clock;
 use serde_json::json;
 
 use crate::cluster::Cluster;
@@ -40,7 +39,7 @@ fn a_cluster_that_is_not() {
     assert_eq!(cluster.run(folder.path(), "sync").exit, 5);
     cluster.embedded().api().deny_user("sandbox", "patch", "nodes");
     cluster.embedded().api().deny_user("sandbox", "create", "configmaps");
-    let now = clock::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let now = nodecfg_clock::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
     let spec =
         json!({"holderIdentity": "ci-7_1_0", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now});
     cluster.send(

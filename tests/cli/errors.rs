@@ -1,6 +1,5 @@
 //! What goes wrong before anything is written: one clear report, the right exit code, a way out.
 
-use nodecfg::clock;
 use serde_json::json;
 
 use crate::cluster::Cluster;
@@ -131,7 +130,7 @@ fn a_config_map_with_other_content() {
 fn another_sync_holds_the_lock() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
-    let now = clock::now();
+    let now = nodecfg_clock::now();
     let lease = json!({
         "metadata": {"name": "nodecfg-prod"},
         "spec": {

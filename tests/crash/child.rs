@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nodecfg::agent::disk::real::RealDisk;
-use nodecfg::agent::disk::{Disk, Entry};
-use nodecfg::agent::driver::{self, Options};
-use nodecfg::agent::host::{Healthz, Host, RestartError};
-use nodecfg::agent::keeper::{Keeper, Paths};
-use nodecfg::agent::placement::Placement;
-use nodecfg::agent::state::Settings;
-use nodecfg::cluster::agent::{AgentClient, AgentClientOptions};
-use nodecfg::kubelet::risk::StateFile;
-use nodecfg::names::NodeName;
-use nodecfg::observed::KubeletVersion;
+use kubelet_config::risk::StateFile;
+use nodecfg_agent::api::{AgentClient, AgentClientOptions};
+use nodecfg_agent::disk::real::RealDisk;
+use nodecfg_agent::disk::{Disk, Entry};
+use nodecfg_agent::driver::{self, Options};
+use nodecfg_agent::host::{Healthz, Host, RestartError};
+use nodecfg_agent::keeper::{Keeper, Paths};
+use nodecfg_agent::placement::Placement;
+use nodecfg_agent::state::Settings;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::KubeletVersion;
 
 use crate::contents::{self, Behaviour};
 use crate::server;

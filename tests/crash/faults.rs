@@ -1,8 +1,8 @@
 //! A disk that fails: the kubelet is never left on what was refused or failed, as far as its file can be changed at all; the
 //! status says what is wrong; and when the disk is well again, so is the node, by itself.
 
-use nodecfg::agent::disk::memory::Fault;
-use nodecfg::nodeconfig::NodeConfigStatus;
+use nodecfg_agent::disk::memory::Fault;
+use nodecfg_contract::nodeconfig::NodeConfigStatus;
 
 use crate::story::{Killer, story};
 use crate::world::World;

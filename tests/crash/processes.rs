@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use nodecfg::contract::ConfigSource;
-use nodecfg::names::NodeName;
-use nodecfg::nodeconfig::{NodeConfig, NodeConfigStatus};
-use nodecfg::sandbox::api::{Api, ApiOptions, Character, User};
-use nodecfg::sandbox::nodes::{NodeSpec, node_object};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+use nodecfg_sandbox::api::{Api, ApiOptions, Character, User};
+use nodecfg_sandbox::nodes::{NodeSpec, node_object};
 use serde_json::{Value, json};
 
 use crate::child::{self, Ending, Order};

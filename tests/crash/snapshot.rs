@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nodecfg::agent::state::{FailureKind, Ledger, Phase};
-use nodecfg::nodeconfig::NodeConfigStatus;
+use nodecfg_agent::state::{FailureKind, Ledger, Phase};
+use nodecfg_contract::nodeconfig::NodeConfigStatus;
 use serde_json::Value;
 
 /// How a node is.
@@ -49,7 +49,7 @@ impl Snapshot {
         match &mut ledger.beyond.phase {
             Phase::Settled => {}
             Phase::Activating { before } => *before = None,
-            Phase::Trying(trial) => *trial = nodecfg::agent::state::Trial::default(),
+            Phase::Trying(trial) => *trial = nodecfg_agent::state::Trial::default(),
         }
         if let Some(failure) = &mut ledger.beyond.failure
             && failure.kind == FailureKind::Trial

@@ -5,7 +5,7 @@
 //! leave something behind (a reset that nobody saw clears no last known good), and the last of several leaves nothing of those
 //! before (an assignment that cannot be downloaded would).
 
-use nodecfg::contract::ConfigSource;
+use nodecfg_contract::ConfigSource;
 
 use crate::contents::{self, NAMES};
 use crate::world::{Death, NAMESPACE, When, World};

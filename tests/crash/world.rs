@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use nodecfg::agent::disk::memory::{Fault, MemoryDisk};
-use nodecfg::agent::keeper::{Keeper, Outcome, Outward, Paths};
-use nodecfg::agent::placement::Placement;
-use nodecfg::agent::signals::{ActivationError, Download, Event, FetchError, Health, NodeHealth, Wanted};
-use nodecfg::agent::state::{FailureKind, Ledger, Phase, Settings};
-use nodecfg::agent::store::Store;
-use nodecfg::contract::{ConfigMapSource, ConfigSource};
-use nodecfg::nodeconfig::NodeConfigStatus;
-use nodecfg::observed::KubeletVersion;
+use nodecfg_agent::disk::memory::{Fault, MemoryDisk};
+use nodecfg_agent::keeper::{Keeper, Outcome, Outward, Paths};
+use nodecfg_agent::placement::Placement;
+use nodecfg_agent::signals::{ActivationError, Download, Event, FetchError, Health, NodeHealth, Wanted};
+use nodecfg_agent::state::{FailureKind, Ledger, Phase, Settings};
+use nodecfg_agent::store::Store;
+use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 use crate::contents::{self, Behaviour};
 use crate::snapshot::Snapshot;

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
-use nodecfg::sandbox::face::serve::{Options, Serving, serve};
+use nodecfg_sandbox::face::serve::{Options, Serving, serve};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::runtime::Runtime;

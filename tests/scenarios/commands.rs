@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nodecfg::sandbox::kubelets::Fault;
+use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, Repository, Run, Running, Start, State};

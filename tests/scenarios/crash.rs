@@ -1,7 +1,7 @@
 //! Interrupted, killed and concurrent runs: the lock of the fleet, and going on from the cluster's state alone.
 
 use jiff::{SignedDuration, Timestamp};
-use nodecfg::sandbox::kubelets::Fault;
+use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, Repository, Start, State};

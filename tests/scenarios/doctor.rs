@@ -1,7 +1,7 @@
 //! `doctor`: what it finds on clusters that are well, and on those that are not; that it ends as a sync would, and writes
 //! nothing.
 
-use nodecfg::install::rights;
+use nodecfg_install::rights;
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, Repository, Run, Running, Start};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nodecfg::sandbox::kubelets::Fault;
+use nodecfg_sandbox::kubelets::Fault;
 use serde_json::json;
 
 use crate::harness::{Cluster, KUBELET, Repository, Run, Running, Start};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, Repository, Run, Running, Start};
-use nodecfg::sandbox::kubelets::Fault;
+use nodecfg_sandbox::kubelets::Fault;
 
 scenarios! {
     Anything {

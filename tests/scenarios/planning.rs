@@ -1,7 +1,7 @@
 //! Planning: who belongs where, what is left alone and why, and what must never happen by accident.
 
-use nodecfg::sandbox::face::wire::Form;
-use nodecfg::sandbox::kubelets::Fault;
+use nodecfg_sandbox::face::wire::Form;
+use nodecfg_sandbox::kubelets::Fault;
 use serde_json::json;
 
 use crate::harness::{Cluster, KUBELET, Repository, Start};
@@ -75,7 +75,7 @@ async fn a_sync_with_nothing_to_do_costs_a_handful_of_requests(start: Start) {
     };
     assert_eq!(count("list", "nodes"), 2, "one of all, and one to try the binding with: {shown:#?}");
     assert_eq!(count("list", "configmaps"), 1, "{shown:#?}");
-    let metadata_only = |entry: &nodecfg::sandbox::face::wire::Entry| {
+    let metadata_only = |entry: &nodecfg_sandbox::face::wire::Entry| {
         entry.request.resource != "configmaps" || entry.request.form == Form::Metadata
     };
     assert!(entries.iter().all(metadata_only), "{shown:#?}");

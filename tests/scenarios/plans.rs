@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use nodecfg::sandbox::kubelets::Fault;
+use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, KUBELET, Repository, Run, Start};
@@ -164,7 +164,7 @@ async fn a_plan_of_another_cluster_does_not_even_take_the_lock(start: Start) {
     let repository = Repository::of_pool("maxPods: 110", "");
     let path = save(&cluster, &repository).await;
     // As another cluster would have made it.
-    let mut plan = nodecfg::plan::saved::read(&fs::read(&path).unwrap()).unwrap();
+    let mut plan = nodecfg_planning::plan::saved::read(&fs::read(&path).unwrap()).unwrap();
     plan.cluster.uid = "another".to_owned();
     fs::write(&path, plan.sealed().text()).unwrap();
     stale(&cluster, &repository, &[("cluster", "it is for another cluster: the one at https://")]).await;

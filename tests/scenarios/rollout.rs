@@ -1,6 +1,6 @@
 //! Rollouts: in which order, within which budget, when they stop, and what the user is told.
 
-use nodecfg::sandbox::kubelets::Fault;
+use nodecfg_sandbox::kubelets::Fault;
 use serde_json::json;
 
 use crate::harness::{Cluster, KUBELET, Repository, Run, Start, State, until};

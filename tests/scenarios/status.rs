@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use nodecfg::sandbox::kubelets::Fault;
+use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, KUBELET, Repository, Run, Running, Start, until};

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use nodecfg::sandbox::face::wire::{Fault, FaultKind, Matcher};
-use nodecfg::sandbox::kubelets;
+use nodecfg_sandbox::face::wire::{Fault, FaultKind, Matcher};
+use nodecfg_sandbox::kubelets;
 
 use crate::harness::{Cluster, Repository, Run, Start, until};
 

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::agent::host::command::CommandLine;
-use crate::agent::host::system::Actions;
 use crate::cli::cluster_args::parse_duration;
 use crate::cli::logging::LogFormat;
+use nodecfg_agent::host::command::CommandLine;
+use nodecfg_agent::host::system::Actions;
 
 /// Where the agent keeps what must survive it.
 pub(super) const STORE: &str = "/var/lib/nodecfg";

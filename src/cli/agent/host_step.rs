@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::args::{ActionArgs, LogArgs};
-use crate::agent::host::step::Listening;
 use crate::cli::logging::LogFormat;
 use crate::cli::{Exit, Failure};
+use nodecfg_agent::host::step::Listening;
 
 /// Restart the kubelet on behalf of an agent that has no privileges on the host.
 ///

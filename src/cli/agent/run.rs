@@ -5,25 +5,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::args::{ActionArgs, KUBELET, LogArgs, StoreArgs};
-use crate::agent::disk::real::RealDisk;
-use crate::agent::driver::{self, Options, Pass};
-use crate::agent::host::system::{Hands, SystemHost};
-use crate::agent::keeper::{Keeper, Paths};
-use crate::agent::metrics::Metrics;
-use crate::agent::placement::Placement;
-use crate::agent::serve::Endpoint;
-use crate::agent::state::Settings;
 use crate::cli::cluster_args::parse_duration;
 use crate::cli::logging::LogFormat;
 use crate::cli::{Exit, Failure, Terminal};
-use crate::cluster::AgentClient;
-use crate::cluster::agent::AgentClientOptions;
-use crate::cluster::connect::{ConnectOptions, Environment, connect};
-use crate::names::NodeName;
-use crate::observed::KubeletVersion;
 use crate::report::agent_pass::{AgentPass, PassResult};
 use crate::report::document::Document;
 use crate::report::{self, Format};
+use nodecfg_agent::api::AgentClient;
+use nodecfg_agent::api::AgentClientOptions;
+use nodecfg_agent::disk::real::RealDisk;
+use nodecfg_agent::driver::{self, Options, Pass};
+use nodecfg_agent::host::system::{Hands, SystemHost};
+use nodecfg_agent::keeper::{Keeper, Paths};
+use nodecfg_agent::metrics::Metrics;
+use nodecfg_agent::placement::Placement;
+use nodecfg_agent::serve::Endpoint;
+use nodecfg_agent::state::Settings;
+use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::KubeletVersion;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -265,7 +265,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::agent::host::system::COMMAND_LIMIT;
+    use nodecfg_install::COMMAND_LIMIT;
 
     #[derive(Debug, clap::Parser)]
     struct Parsed {

@@ -1,10 +1,10 @@
 //! `nodecfg agent status`: what the agent of this node knows, read from its folder.
 
 use super::args::StoreArgs;
-use crate::agent::disk::real::RealDisk;
-use crate::agent::store;
 use crate::cli::{Exit, Failure, Terminal};
 use crate::report::{self, Format, agent_status};
+use nodecfg_agent::disk::real::RealDisk;
+use nodecfg_agent::store;
 
 /// Show what the agent of this node has on disk, without the API server and whether or not the agent runs.
 ///

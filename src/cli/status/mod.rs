@@ -14,13 +14,12 @@ use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
 use super::unknown::unknown;
 use super::{Exit, Failure, Terminal, run as runs, terminal};
-use crate::clock;
-use crate::cluster::LabelKeys;
-use crate::names::{NodeName, PoolName};
 use crate::report::progress;
 use crate::report::status::{self as shown, Look};
 use crate::report::{self, Format, html};
 use crate::status::{FleetStatus, Selection};
+use nodecfg_cluster::LabelKeys;
+use nodecfg_contract::names::{NodeName, PoolName};
 
 mod screen;
 mod view;
@@ -124,7 +123,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let view = View::open(reader, desired, namespace.as_ref()).await?;
     let selection =
         Selection { pools: args.pool.iter().cloned().collect(), nodes: args.node.iter().cloned().collect() };
-    let status = view.status(clock::now());
+    let status = view.status(nodecfg_clock::now());
     if let Some((kind, name, known)) = selection.unknown(&status) {
         let way_out = format!("`nodecfg status` shows every {kind} that there is, with --all in a large cluster");
         let place = if loaded.is_some() { "in the repository or the cluster" } else { "in the cluster" };

@@ -6,16 +6,16 @@ use std::collections::BTreeSet;
 use futures::Stream;
 use jiff::Timestamp;
 
-use crate::cluster::lease::{self, Acquire};
-use crate::cluster::observe::{look, observe};
-use crate::cluster::watch::NodeEvent;
-use crate::cluster::{ClusterError, ClusterReader};
-use crate::desired::Desired;
-use crate::names::{FleetName, NamespaceName};
-use crate::observed::{ConfigMapKey, Observed, Orders};
-use crate::plan::{self, Options, Problem};
 use crate::review::{Review, Side, of_plan};
 use crate::status::{FleetOrders, FleetStatus, Running, Wanted, make};
+use nodecfg_cluster::lease::{self, Acquire};
+use nodecfg_cluster::observe::{look, observe};
+use nodecfg_cluster::watch::NodeEvent;
+use nodecfg_cluster::{ClusterError, ClusterReader};
+use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_contract::observed::{ConfigMapKey, Observed, Orders};
+use nodecfg_planning::desired::Desired;
+use nodecfg_planning::plan::{self, Options, Problem};
 
 /// What is known of a cluster.
 pub(super) struct View<'a> {

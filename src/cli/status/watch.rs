@@ -12,7 +12,6 @@ use super::super::signals::signalled;
 use super::screen::Screen;
 use super::view::View;
 use super::{Exit, Failure, Terminal, width, write};
-use crate::clock;
 use crate::report::Format;
 use crate::report::document::Document;
 use crate::report::progress::JsonLines;
@@ -66,7 +65,7 @@ async fn follow(
 ) -> Result<(), Failure> {
     shower.begin(terminal)?;
     let mut events = pin!(view.events());
-    let mut beats = interval_at(clock::instant() + BEAT, BEAT);
+    let mut beats = interval_at(nodecfg_clock::instant() + BEAT, BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut beat, mut news) = (0_u32, false);
     loop {
@@ -86,7 +85,7 @@ async fn follow(
                 if beat.is_multiple_of(ORDERS) {
                     news |= view.read_orders().await?;
                 }
-                let now = clock::now();
+                let now = nodecfg_clock::now();
                 if news {
                     shower.show(selection.of(view.status(now)), now, terminal)?;
                 } else {

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::Absent;
-use crate::kubelet::gates::{self, GateStage, Span};
-use crate::kubelet::minor::{NEWEST, OLDEST};
-use crate::kubelet::{Minor, address, fields};
-use crate::spelling::nearest;
+use kubelet_config::gates::{self, GateStage, Span};
+use kubelet_config::minor::{NEWEST, OLDEST};
+use kubelet_config::spelling::nearest;
+use kubelet_config::{Minor, address, fields};
 
 /// A feature gate as it stands in one version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]

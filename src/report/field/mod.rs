@@ -4,17 +4,17 @@
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::kubelet::address::{self, Target};
-use crate::kubelet::fields::{self, Field, FieldType, Range};
-use crate::kubelet::format::Format;
-use crate::kubelet::gates;
-use crate::kubelet::minor::{NEWEST, OLDEST};
-use crate::kubelet::risk::{self, Class, Risk};
-use crate::kubelet::rules::{self, Rule};
-use crate::kubelet::tls::{self, Kind};
-use crate::kubelet::{API_VERSION, KIND, Minor};
 use crate::report::document::{Document, Kind as DocumentKind};
-use crate::spelling::nearest;
+use kubelet_config::address::{self, Target};
+use kubelet_config::fields::{self, Field, FieldType, Range};
+use kubelet_config::format::Format;
+use kubelet_config::gates;
+use kubelet_config::minor::{NEWEST, OLDEST};
+use kubelet_config::risk::{self, Class, Risk};
+use kubelet_config::rules::{self, Rule};
+use kubelet_config::spelling::nearest;
+use kubelet_config::tls::{self, Kind};
+use kubelet_config::{API_VERSION, KIND, Minor};
 
 mod gate;
 mod text;
@@ -412,7 +412,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubelet::gates;
+    use kubelet_config::gates;
 
     fn field(text: &str, minor: u32) -> Explanation {
         explain(text, Minor(minor), false).unwrap_or_else(|absent| panic!("{text}: {}", absent.message))

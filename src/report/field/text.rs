@@ -7,11 +7,11 @@ use serde_json::Value as Json;
 
 use super::gate::Spell;
 use super::{Allowed, Explanation, Listed, Was};
-use crate::kubelet::minor::{NEWEST, OLDEST};
-use crate::kubelet::rules::RuleStage;
-use crate::kubelet::{API_VERSION, KIND, Minor};
 use crate::report::markdown::{code, prose};
 use crate::report::style::{heading, quiet, warning};
+use kubelet_config::minor::{NEWEST, OLDEST};
+use kubelet_config::rules::RuleStage;
+use kubelet_config::{API_VERSION, KIND, Minor};
 
 /// How wide text is.
 const WIDTH: usize = 80;

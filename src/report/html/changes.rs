@@ -4,10 +4,10 @@
 use super::document::{MOST, capital, more};
 use super::markup::{Anchor, Attribute, Markup, class};
 use super::page::Page;
-use crate::plan::ChangedField;
 use crate::report::count;
 use crate::report::review::{clipped, words};
 use crate::review::{Changes, PoolReview, Review, Setting};
+use nodecfg_planning::plan::ChangedField;
 
 /// How many fields of a pool are shown.
 const FIELDS: usize = 200;

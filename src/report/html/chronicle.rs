@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::page::{Mark, Span, State, Timeline, Track};
-use crate::names::{NodeName, PoolName};
 use crate::report::whole_duration;
-use crate::rollout::progress::Progress;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_planning::rollout::progress::Progress;
 
 /// How many marks a pool keeps: it soaks once and stops once.
 const MARKS: usize = 8;
@@ -113,9 +113,9 @@ impl Ways {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Failure, Target, Waiting};
-    use crate::plan::fixtures::{node_name, pool_name};
-    use crate::rollout::StopReason;
+    use nodecfg_planning::judge::{Failure, Target, Waiting};
+    use nodecfg_planning::plan::fixtures::{node_name, pool_name};
+    use nodecfg_planning::rollout::StopReason;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

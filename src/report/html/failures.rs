@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::document::{MOST, more};
 use super::markup::{Anchor, Attribute, Markup, class};
 use super::page::{Failure, Page, Said};
-use crate::names::{NodeName, PoolName};
 use crate::report::count;
 use crate::report::explain::Explanation;
+use nodecfg_contract::names::{NodeName, PoolName};
 
 /// How many nodes are named.
 const NODES: usize = 12;

@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::printable::is_hidden;
+use nodecfg_contract::printable::is_hidden;
 
 /// How long one text may be, in characters. What is longer is cut, and shows that it was.
 const MOST: usize = 2000;

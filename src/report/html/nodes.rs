@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use super::markup::{Anchor, Attribute, Drawing, Markup, class};
 use super::page::{Node, Page, Pool, State};
-use crate::names::{NodeName, PoolName};
 use crate::report::count;
+use nodecfg_contract::names::{NodeName, PoolName};
 
 /// Up to how many nodes the tables are open from the start.
 const OPEN: usize = 30;

@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 use jiff::Timestamp;
 
-use crate::names::{FleetName, NodeName, PoolName};
 use crate::report::error::ErrorMessage;
 use crate::report::explain::Explanation;
 use crate::review::Review;
 use crate::status::State as Now;
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
 /// A page.
 #[derive(Debug, Clone)]

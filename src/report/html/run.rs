@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use super::chronicle::Chronicle;
 use super::failures::{Case, grouped};
 use super::page::{Failure, Node, Notice, Page, Pool, State};
-use crate::names::PoolName;
 use crate::report::error::ErrorMessage;
 use crate::report::progress::Scene;
 use crate::report::{count, duration, names, source, summary};
 use crate::review::Review;
-use crate::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
+use nodecfg_contract::names::PoolName;
+use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 
 /// What is known of a run before it begins, and what is seen of it while it goes on.
 #[derive(Debug, Clone)]

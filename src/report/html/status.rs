@@ -6,13 +6,13 @@ use jiff::Timestamp;
 
 use super::failures::{Case, grouped};
 use super::page::{Failure, Node, Notice, Page, Pool, State};
-use crate::names::{FleetName, PoolName};
-use crate::plan::Problem;
 use crate::report::error::ErrorMessage;
 use crate::report::status::{explanation, of_fleet, pause, words};
 use crate::report::{count, source};
 use crate::review::Review;
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State as Now};
+use nodecfg_contract::names::{FleetName, PoolName};
+use nodecfg_planning::plan::Problem;
 
 /// The page of one look at a cluster. `review` is what a sync would do, or why none could, where a repository was named.
 #[must_use]

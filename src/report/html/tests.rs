@@ -7,16 +7,16 @@ use proptest::prelude::*;
 
 use super::page::{Node, Page, Pool, State};
 use super::{Chronicle, Run, failed, of_run, of_status, write};
-use crate::contract::ConfigSource;
-use crate::judge::{Failure, Target};
-use crate::names::{FleetName, NamespaceName};
-use crate::observed::Observed;
-use crate::plan::fixtures::{node_name, pool_name, source};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::Scene;
 use crate::review::{Review, Side};
-use crate::rollout::progress::Progress;
-use crate::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_contract::observed::Observed;
+use nodecfg_planning::judge::{Failure, Target};
+use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
+use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use super::super::style::{bad, good, heading, quiet, warning};
-use crate::printable::is_hidden;
+use nodecfg_contract::printable::is_hidden;
 
 /// How words look where colours are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

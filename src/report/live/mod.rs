@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use self::pool::Pool;
-use crate::names::{NodeName, PoolName};
-use crate::plan::Plan;
-use crate::rollout::progress::Progress;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_planning::plan::Plan;
+use nodecfg_planning::rollout::progress::Progress;
 
 mod estimate;
 mod line;

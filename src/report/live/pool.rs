@@ -6,10 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::estimate::{Gate, Pace, seconds};
-use crate::judge::Waiting;
-use crate::names::{NodeName, PoolName};
-use crate::plan::{Action, PoolPlan, Step, WaveKind};
-use crate::rollout::progress::Progress;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_planning::judge::Waiting;
+use nodecfg_planning::plan::{Action, PoolPlan, Step, WaveKind};
+use nodecfg_planning::rollout::progress::Progress;
 
 /// Where a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use super::estimate::{Gate, rounded, seconds};
 use super::line::wrap;
 use super::pool::{Counts, Flight, Pool};
 use super::{Line, State, Tone};
-use crate::names::{NodeName, PoolName};
 use crate::report::progress::seconds_until;
 use crate::report::{count, duration, whole_duration};
+use nodecfg_contract::names::{NodeName, PoolName};
 
 /// Terminals that are narrower have no bars, only numbers.
 const NARROW: usize = 50;

@@ -3,12 +3,12 @@
 use jiff::ToSpan as _;
 
 use super::*;
-use crate::judge::{Failure, Target, Waiting};
-use crate::observed::Node;
-use crate::plan::fixtures::{canary, desired, node, node_name, observed, options, policy, pool, pool_name};
-use crate::plan::{Plan, make};
-use crate::rollout::StopReason;
-use crate::rollout::progress::Progress;
+use nodecfg_contract::observed::Node;
+use nodecfg_planning::judge::{Failure, Target, Waiting};
+use nodecfg_planning::plan::fixtures::{canary, desired, node, node_name, observed, options, policy, pool, pool_name};
+use nodecfg_planning::plan::{Plan, make};
+use nodecfg_planning::rollout::StopReason;
+use nodecfg_planning::rollout::progress::Progress;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::text::Page;
-use crate::plan::{WaveKind, Why};
 use crate::report::style::{added, quiet, warning};
 use crate::report::{count, names, whole_duration};
 use crate::review::{LeftAlone, NodeAction, PoolReview, Review, Rollout, Turn, Wave};
+use nodecfg_planning::plan::{WaveKind, Why};
 
 /// How many node names a line shows.
 const NAMES: usize = 8;
@@ -134,7 +134,7 @@ pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<
     let Some(cluster) = &review.cluster else { return Ok(()) };
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for one in &cluster.moves {
-        let pool = |pool: &Option<crate::names::PoolName>| {
+        let pool = |pool: &Option<nodecfg_contract::names::PoolName>| {
             pool.as_ref().map_or_else(|| "no pool".to_owned(), |pool| format!("pool {pool}"))
         };
         let way = format!("from {} to {}", pool(&one.from), pool(&one.to));

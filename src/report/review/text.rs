@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use super::{nodes, words};
-use crate::document::FieldChange;
-use crate::kubelet::risk::Class;
-use crate::plan::{ChangedField, Plan};
 use crate::report::style::{added, changed, heading, quiet, removed, warning};
 use crate::report::{count, names};
 use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Scope, Setting, Side};
+use kubelet_config::document::FieldChange;
+use kubelet_config::risk::Class;
+use nodecfg_planning::plan::{ChangedField, Plan};
 
 /// The least width of the column of fields: narrower, and hardly a field would fit.
 const FIELD_WIDTH: usize = 36;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::kubelet::risk::{Class, Risk};
-use crate::plan::ChangedField;
 use crate::report::count;
 use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Side, Start};
+use kubelet_config::risk::{Class, Risk};
+use nodecfg_planning::plan::ChangedField;
 
 /// Says on what a command is about to work: the first line on standard error.
 #[must_use]

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use super::super::style::{bad, good, quiet, warning};
-use crate::printable::one_line;
 use crate::status::Grade;
+use nodecfg_contract::printable::one_line;
 
 /// Space between columns.
 const GAP: usize = 2;

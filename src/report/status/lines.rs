@@ -8,9 +8,9 @@ use super::super::document::Kind;
 use super::super::style::quiet;
 use super::layout::{middle, styled};
 use super::{Row, words};
-use crate::names::{NodeName, PoolName};
-use crate::printable::one_line;
 use crate::status::{Change, FleetOrders, State};
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::printable::one_line;
 
 /// A change, as programs read it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::document::{Document, Kind};
 use super::explain::{self, Explanation};
-use crate::judge::{Failure, Waiting};
 use crate::status::{Compared, FleetOrders, FleetStatus, NodeStatus, PoolStatus, State};
+use nodecfg_planning::judge::{Failure, Waiting};
 
 mod layout;
 mod lines;

@@ -1,12 +1,12 @@
 //! What people see of a cluster of 3, of 20 and of 15,000 nodes, in 80 columns and in 200.
 
 use super::*;
-use crate::contract::error_text;
-use crate::judge::Target;
-use crate::observed::{Node, NodeHalf, Pause, Readiness};
-use crate::plan::fixtures::{node as bare, source as source_of, *};
 use crate::status::tests::{at, compared, orders};
 use crate::status::{FleetStatus, Running, make};
+use nodecfg_contract::error_text;
+use nodecfg_contract::observed::{Node, NodeHalf, Pause, Readiness};
+use nodecfg_planning::judge::Target;
+use nodecfg_planning::plan::fixtures::{node as bare, source as source_of, *};
 
 fn shown(status: &FleetStatus, width: usize, all: bool) -> String {
     let mut out = Vec::new();
@@ -25,7 +25,8 @@ fn cluster(pools: usize, nodes: usize) -> FleetStatus {
     let wanted = desired(names.iter().map(|name| pool(name, 110, policy(1))));
     let mut observed = observed([]);
     for (index, name) in names.iter().enumerate() {
-        let Some(crate::desired::PoolTarget::Config(rendered)) = wanted.pools.get(&pool_name(name)).map(|p| &p.target)
+        let Some(nodecfg_planning::desired::PoolTarget::Config(rendered)) =
+            wanted.pools.get(&pool_name(name)).map(|p| &p.target)
         else {
             panic!("no configuration")
         };
@@ -79,7 +80,8 @@ fn a_narrow_window_leaves_out_columns_and_nothing_is_wider_than_it() {
 #[test]
 fn a_node_that_was_pointed_back_is_not_said_to_be_unassigned() {
     let a = desired([pool("a", 110, policy(1))]);
-    let Some(crate::desired::PoolTarget::Config(rendered)) = a.pools.get(&pool_name("a")).map(|pool| &pool.target)
+    let Some(nodecfg_planning::desired::PoolTarget::Config(rendered)) =
+        a.pools.get(&pool_name("a")).map(|pool| &pool.target)
     else {
         panic!("no configuration")
     };
@@ -101,7 +103,7 @@ fn a_node_that_was_pointed_back_is_not_said_to_be_unassigned() {
 fn markdown_says_what_the_text_says_of_a_rollout() {
     let mut status = cluster(1, 3);
     let by = "ci-runner-7_4711_00000000deadbeef".to_owned();
-    status.fleets[0].abort = Some(crate::observed::Abort {
+    status.fleets[0].abort = Some(nodecfg_contract::observed::Abort {
         by: "ada".to_owned(),
         at: at(),
         holder: by,
@@ -132,7 +134,8 @@ fn fifteen_thousand_nodes_are_summed_up() {
 #[test]
 fn what_comes_from_the_cluster_steers_no_terminal() {
     let a = desired([pool("a", 110, policy(1))]);
-    let Some(crate::desired::PoolTarget::Config(rendered)) = a.pools.get(&pool_name("a")).map(|pool| &pool.target)
+    let Some(nodecfg_planning::desired::PoolTarget::Config(rendered)) =
+        a.pools.get(&pool_name("a")).map(|pool| &pool.target)
     else {
         panic!("no configuration")
     };

@@ -11,11 +11,11 @@ use super::super::style::{bad, good, heading, quiet, warning};
 use super::layout::{Cell, Column, can_fit, middle, natural, table, without_domain, wrap};
 use super::words::Told;
 use super::{explanation, of_fleet, pause, words};
-use crate::contract::ConfigSource;
-use crate::judge::Target;
-use crate::observed::Readiness;
-use crate::printable::one_line;
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::observed::Readiness;
+use nodecfg_contract::printable::one_line;
+use nodecfg_planning::judge::Target;
 
 /// A cluster of no more nodes shows all of them.
 const SMALL: usize = 20;

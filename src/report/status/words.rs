@@ -1,11 +1,11 @@
 //! What there is to say of a node or a pool, in words.
 
 use super::super::source::short;
-use crate::contract::ConfigSource;
-use crate::judge::{Target, Verdict, Waiting};
-use crate::observed::Readiness;
-use crate::plan::Owner;
 use crate::status::{Drift, FleetOrders, NodeStatus, Paused, State};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::observed::Readiness;
+use nodecfg_planning::judge::{Target, Verdict, Waiting};
+use nodecfg_planning::plan::Owner;
 
 /// What is the matter with a node, in a sentence without its name; nothing where the state says it all.
 #[must_use]

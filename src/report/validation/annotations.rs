@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::{Batch, Location};
-use crate::finding::{Finding, Severity};
 use crate::report::findings::who;
+use kubelet_config::finding::{Finding, Severity};
 
 /// Writes a command for every error and warning of a batch, and for notes when they are asked for: GitHub shows ten
 /// annotations of a kind for a step, and notes are for those who look for them.
@@ -55,9 +55,9 @@ fn property(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Place;
-    use crate::kubelet::Minor;
-    use crate::repository::Snapshot;
+    use kubelet_config::Minor;
+    use kubelet_config::finding::Place;
+    use nodecfg_planning::snapshot::Snapshot;
 
     #[test]
     fn what_has_a_meaning_to_the_runner_is_escaped() {

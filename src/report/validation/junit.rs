@@ -7,8 +7,8 @@ use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
 use super::{Batch, FileReport, Renderer, Totals, stage_name};
-use crate::finding::{Finding, Severity};
-use crate::verdict::Verdict;
+use kubelet_config::finding::{Finding, Severity};
+use kubelet_config::verdict::Verdict;
 
 #[derive(Default)]
 pub(super) struct Junit {
@@ -138,10 +138,10 @@ fn allowed(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Place;
-    use crate::kubelet::Minor;
-    use crate::repository::Snapshot;
-    use crate::verdict::Stage;
+    use kubelet_config::Minor;
+    use kubelet_config::finding::Place;
+    use kubelet_config::verdict::Stage;
+    use nodecfg_planning::snapshot::Snapshot;
 
     fn xml(files: &[FileReport], others: &[Finding]) -> String {
         let snapshot = Snapshot::of_texts([]);

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 
 use super::Format;
 use super::findings::Texts;
-use crate::finding::{Finding, Place, Severity};
-use crate::kubelet::Minor;
-use crate::verdict::{Stage, Verdict};
+use kubelet_config::Minor;
+use kubelet_config::finding::{Finding, Place, Severity};
+use kubelet_config::verdict::{Stage, Verdict};
 
 pub mod annotations;
 mod junit;

@@ -1,6 +1,6 @@
 //! Where a file is to those who do not stand in the current folder: code scanning, annotations.
 
-use crate::kubelet::filepath;
+use kubelet_config::filepath;
 
 /// From paths as they were given to paths from the root of a checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::{Batch, HostQuestion, Renderer, Totals, unknown};
-use crate::finding::Severity;
 use crate::report::style::{bad, good, quiet, warning};
 use crate::report::{count, findings};
+use kubelet_config::finding::Severity;
 
 pub(super) struct Plain {
     /// Whether notes are shown, and what only the host can tell.

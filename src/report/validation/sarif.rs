@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Batch, Location, Renderer, Totals};
-use crate::finding::{Finding, Place, Severity};
 use crate::report::findings::{Texts, who};
 use crate::report::{coded, codes};
+use kubelet_config::finding::{Finding, Place, Severity};
 
 /// The most results that GitHub takes of one run; it refuses a file with more ("SARIF support for code scanning").
 const MAX_RESULTS: usize = 25_000;
@@ -32,7 +32,7 @@ impl Sarif {
     fn result(&mut self, finding: &Finding, batch: &Batch<'_>) -> Value {
         self.codes.insert(finding.code);
         // GitHub takes no result without a place: what concerns the whole is put where a repository begins.
-        let place = finding.place.clone().unwrap_or_else(|| Place::whole_file(crate::desired::FLEET_FILE));
+        let place = finding.place.clone().unwrap_or_else(|| Place::whole_file(nodecfg_planning::desired::FLEET_FILE));
         let mut message = finding.message.clone();
         if let Some(who) = who(finding) {
             message = format!("{message} ({who})");
@@ -189,9 +189,9 @@ fn encoded(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::Minor;
     use crate::report::validation::FileReport;
-    use crate::repository::Snapshot;
+    use kubelet_config::Minor;
+    use nodecfg_planning::snapshot::Snapshot;
 
     const TEXT: &str = "kind: KubeletConfiguration\nclusterDomain: ä\nmaxPods: -5\nevictionHard:\n  a: 1\n  b: 2\n";
 

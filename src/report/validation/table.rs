@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use super::{Batch, Renderer, Totals};
-use crate::finding::Severity;
 use crate::report::count;
 use crate::report::findings::{kubelets, row, them};
 use crate::report::markdown::prose;
+use kubelet_config::finding::Severity;
 
 pub(super) struct Table {
     /// Whether notes have rows.

@@ -11,10 +11,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Answers, Batch, FileReport, HostQuestion, Renderer, Totals, stage_name, unknown};
-use crate::finding::Finding;
-use crate::kubelet::Minor;
 use crate::report::FORMAT_VERSION;
 use crate::report::document::Kind;
+use kubelet_config::Minor;
+use kubelet_config::finding::Finding;
 
 pub(super) struct Tree {
     yaml: bool,
@@ -206,11 +206,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::finding::Place;
-    use crate::kubelet::Minor;
     use crate::report::findings::Texts;
-    use crate::repository::Snapshot;
-    use crate::verdict::{Refusal, Stage, Unknown, Verdict};
+    use kubelet_config::Minor;
+    use kubelet_config::finding::Place;
+    use kubelet_config::verdict::{Refusal, Stage, Unknown, Verdict};
+    use nodecfg_planning::snapshot::Snapshot;
 
     fn reports() -> Vec<FileReport> {
         let place = || Place { line: 2, column: 3, ..Place::whole_file("a.yaml") };

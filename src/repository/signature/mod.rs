@@ -5,7 +5,7 @@
 //! keyring, no program and no clock. Every signature is checked here or refused; what is not understood never counts as
 //! signed.
 
-use std::fmt;
+use nodecfg_planning::snapshot::{SignatureKind as Kind, Signer};
 
 mod allowed;
 mod commit;
@@ -42,38 +42,6 @@ pub struct Malformed {
     pub line: usize,
     /// What is wrong with it, and what to do.
     pub message: String,
-}
-
-/// What kind of key a signature was made with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// A key of OpenSSH.
-    Ssh,
-    /// A key of OpenPGP, as GnuPG has them.
-    OpenPgp,
-}
-
-/// Who signed a commit.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
-pub struct Signer {
-    /// The principals of the line, or the user id of the key.
-    pub name: String,
-    /// The kind of the key.
-    pub kind: Kind,
-    /// The fingerprint of the key that signed: `SHA256:…` as ssh-keygen writes it, or hexadecimal as gpg does.
-    pub fingerprint: String,
-}
-
-impl fmt::Display for Signer {
-    /// `alice@example.com (SSH key SHA256:…)`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            Kind::Ssh => "SSH",
-            Kind::OpenPgp => "OpenPGP",
-        };
-        write!(f, "{} ({kind} key {})", self.name, self.fingerprint)
-    }
 }
 
 impl Signers {

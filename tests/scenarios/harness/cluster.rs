@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use http::Request;
 use kube::Client;
-use nodecfg::names::NodeName;
-use nodecfg::sandbox::api::Character;
-use nodecfg::sandbox::kubelets::{Fault, Kubelets};
+use nodecfg_contract::names::NodeName;
+use nodecfg_sandbox::api::Character;
+use nodecfg_sandbox::kubelets::{Fault, Kubelets};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Duration;
 
-use nodecfg::names::NodeName;
-use nodecfg::sandbox::kubelets::{Fault, FaultSpec};
-use nodecfg::sandbox::nodes::NodeSpec;
+use nodecfg_contract::names::NodeName;
+use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
+use nodecfg_sandbox::nodes::NodeSpec;
 
 mod cluster;
 mod command;

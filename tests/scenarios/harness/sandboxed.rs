@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use nodecfg::agent::state::Settings;
-use nodecfg::sandbox::api::{Api, Character};
-use nodecfg::sandbox::face::serve::{Identity, Options, Serving, serve};
-use nodecfg::sandbox::face::wire::{Entry, Fault, Injected, Wire};
-use nodecfg::sandbox::kubelets::Faults;
-use nodecfg::sandbox::nodes::NodeSpec;
-use nodecfg::sandbox::{Embedded, EmbeddedOptions};
+use nodecfg_agent::state::Settings;
+use nodecfg_sandbox::api::{Api, Character};
+use nodecfg_sandbox::face::serve::{Identity, Options, Serving, serve};
+use nodecfg_sandbox::face::wire::{Entry, Fault, Injected, Wire};
+use nodecfg_sandbox::kubelets::Faults;
+use nodecfg_sandbox::nodes::NodeSpec;
+use nodecfg_sandbox::{Embedded, EmbeddedOptions};
 
 use super::SPEED;
 

@@ -7,11 +7,11 @@
 use std::io::{self, Write};
 
 use super::words;
-use crate::kubelet::risk::Class;
 use crate::report::findings;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names};
 use crate::review::{FileChangeKind, PoolReview, Review, Side};
+use kubelet_config::risk::Class;
 
 mod fit;
 mod pool;
@@ -144,7 +144,7 @@ fn others(review: &Review) -> String {
     let listed = |nodes: Vec<String>| names(nodes.iter().map(String::as_str), NAMES);
     let mut ways: std::collections::BTreeMap<(String, String), Vec<String>> = std::collections::BTreeMap::new();
     for one in &cluster.moves {
-        let pool = |pool: &Option<crate::names::PoolName>| {
+        let pool = |pool: &Option<nodecfg_contract::names::PoolName>| {
             pool.as_ref().map_or_else(|| "no pool".to_owned(), |pool| format!("pool `{pool}`"))
         };
         ways.entry((pool(&one.from), pool(&one.to))).or_default().push(format!("`{}`", one.node));

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use super::super::words;
 use super::NAMES;
-use crate::kubelet::risk::{Class, Risk};
-use crate::plan::{ChangedField, WaveKind};
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names, whole_duration};
 use crate::review::{Changes, LeftAlone, NodeAction, PoolChange, PoolReview, Review, Rollout, Scope};
+use kubelet_config::risk::{Class, Risk};
+use nodecfg_planning::plan::{ChangedField, WaveKind};
 
 /// How many fields of a configuration the brief form lists, those with the worst risk, and how many reasons.
 const BRIEF: usize = 10;

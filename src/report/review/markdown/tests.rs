@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::fit::length;
 use super::{LEAST_CHARS, render};
-use crate::desired::draft;
-use crate::finding::Gate;
-use crate::names::CommitId;
-use crate::repository::Snapshot;
 use crate::review::{Base, Head, Review, Side, compare};
+use kubelet_config::finding::Gate;
+use nodecfg_contract::names::CommitId;
+use nodecfg_planning::desired::draft;
+use nodecfg_planning::snapshot::Snapshot;
 
 const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 

@@ -1,0 +1,281 @@
+//! The agent's requests: against the sandbox, and on the wire where only that shows them.
+
+use std::pin::pin;
+
+use futures::StreamExt;
+use kube::CustomResourceExt as _;
+use serde_json::{Value, json};
+
+use super::*;
+use nodecfg_cluster::fake::{Asked, Reply, replying, serving};
+use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::{ConfigStatus, KUBELET_KEY};
+use nodecfg_sandbox::api::{Api, ApiOptions, Character};
+
+fn options() -> AgentClientOptions {
+    AgentClientOptions {
+        request_timeout: Duration::from_millis(500),
+        retry: RetryPolicy { first_delay: Duration::from_millis(2), longest_delay: Duration::from_millis(20) },
+        refusal_patience: Duration::from_millis(100),
+        seed: 1,
+    }
+}
+
+fn client_of(client: kube::Client) -> AgentClient {
+    AgentClient::new(client, "https://sandbox", NodeName::new("n1").expect("a name"), options())
+}
+
+fn cluster() -> (Api, AgentClient) {
+    let api = Api::new(ApiOptions { character: Character::V1_36, ..ApiOptions::default() });
+    let client = client_of(api.client());
+    (api, client)
+}
+
+fn create(api: &Api, group: &str, resource: &str, namespace: &str, object: Value) {
+    api.create(group, resource, namespace, object, "test").unwrap_or_else(|_| panic!("{resource}"));
+}
+
+fn with_resource(api: &Api) {
+    let definition = serde_json::to_value(NodeConfig::crd()).expect("a definition");
+    create(api, "apiextensions.k8s.io", "customresourcedefinitions", "", definition);
+}
+
+fn node_config(name: &str, config_map: &str) -> Value {
+    json!({
+        "apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": name},
+        "spec": {"configSource": ConfigSource::config_map("nodecfg-system", config_map, KUBELET_KEY)},
+    })
+}
+
+async fn next(seen: &mut (impl Stream<Item = Result<Option<Wanted>, ClusterError>> + Unpin)) -> Option<Wanted> {
+    seen.next().await.expect("never ends").expect("is followed")
+}
+
+fn name_of(wanted: &Wanted) -> Option<String> {
+    Some(wanted.source.clone()?.config_map?.name)
+}
+
+#[tokio::test]
+async fn the_node_config_is_followed_from_before_its_resource_is_there() {
+    let (api, client) = cluster();
+    let error = client.node_config(Duration::from_millis(50)).await.expect_err("there is no such resource");
+    assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
+    let mut seen = pin!(client.follow());
+    // It waits, rather than to take a missing resource for an answer.
+    assert!(tokio::time::timeout(Duration::from_millis(100), seen.next()).await.is_err());
+    with_resource(&api);
+    create(&api, "nodecfg.dev", "nodeconfigs", "", node_config("other", "b"));
+    assert_eq!(seen.next().await, Some(Ok(None)));
+    create(&api, "nodecfg.dev", "nodeconfigs", "", node_config("n1", "a"));
+    let wanted = next(&mut seen).await.expect("its own, and no other");
+    assert_eq!((name_of(&wanted).as_deref(), wanted.generation), (Some("a"), 1));
+    assert_eq!(wanted.status, NodeConfigStatus::default());
+
+    let status = NodeConfigStatus {
+        config: Some(ConfigStatus { error: Some("e".to_owned()), ..ConfigStatus::default() }),
+        observed_generation: Some(1),
+        ..NodeConfigStatus::default()
+    };
+    for _ in 0..2 {
+        client.report(&status).await.expect("is taken, however often");
+    }
+    let wanted = next(&mut seen).await.expect("changed");
+    assert_eq!((wanted.status, wanted.generation), (status.clone(), 1));
+    assert_eq!(client.node_config(PATIENCE).await.expect("an answer").expect("is there").status, status);
+    // What is left out is gone.
+    client
+        .report(&NodeConfigStatus { config: Some(ConfigStatus::default()), ..NodeConfigStatus::default() })
+        .await
+        .expect("is taken");
+    let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("is there");
+    assert_eq!(object["status"], json!({"config": {}}));
+}
+
+#[tokio::test]
+async fn a_config_map_with_all_that_the_agent_needs_of_it() {
+    let (api, client) = cluster();
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "immutable": true,
+        "metadata": {
+            "name": "a", "namespace": "nodecfg-system",
+            "labels": {CONFIG_MAP_POOL_LABEL: "gpu"}, "annotations": {CONTENT_HASH_ANNOTATION: "v1:blake3:00"},
+        },
+        "data": {"kubelet": "kind: KubeletConfiguration\n", "other": ""},
+    });
+    create(
+        &api,
+        "",
+        "namespaces",
+        "",
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nodecfg-system"}}),
+    );
+    create(&api, "", "configmaps", "nodecfg-system", object);
+    let asked = ConfigSource::config_map("nodecfg-system", "a", "kubelet").config_map.expect("set");
+    let download = client.config_map(&asked).await.expect("is there");
+    let found = download.source.config_map.clone().expect("set");
+    assert_eq!((found.name.as_str(), found.kubelet_config_key.as_str()), ("a", "kubelet"));
+    assert!(found.uid.is_some_and(|uid| !uid.is_empty()) && found.resource_version.is_some());
+    assert_eq!(download.payload.keys().collect::<Vec<_>>(), ["kubelet", "other"]);
+    assert!(download.immutable);
+    assert_eq!((download.pool.as_deref(), download.content_hash.as_deref()), (Some("gpu"), Some("v1:blake3:00")));
+
+    let missing = ConfigSource::config_map("nodecfg-system", "b", "kubelet").config_map.expect("set");
+    let error = client.config_map(&missing).await.expect_err("is not there");
+    assert!(matches!(&error, FetchError::Missing(text) if text.contains("configmap nodecfg-system/b")), "{error:?}");
+}
+
+#[tokio::test]
+async fn ways_in_which_a_config_map_is_not_to_be_had() {
+    let asked = ConfigSource::config_map("ns", "a", "kubelet").config_map.expect("set");
+    let forbidden = json!({"kind": "Status", "reason": "Forbidden", "code": 403,
+        "message": "configmaps \"a\" is forbidden: User \"agent\" cannot get resource \"configmaps\""});
+    let (client, _) = replying(vec![Reply::Json(403, forbidden)]);
+    let error = client_of(client).config_map(&asked).await;
+    assert!(matches!(error, Err(FetchError::Forbidden(_))), "{error:?}");
+    let (client, _) = replying(vec![]);
+    let error = client_of(client).config_map(&asked).await;
+    assert!(matches!(error, Err(FetchError::Unreachable(_))), "{error:?}");
+    // One connection that broke is no outage.
+    let map = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}});
+    let (client, _) = replying(vec![Reply::Json(200, map.clone()), Reply::Reset, Reply::Json(200, map)]);
+    let client = client_of(client);
+    for _ in 0..2 {
+        assert!(!client.config_map(&asked).await.expect("is there").immutable);
+    }
+}
+
+/// A server whose Node and Lease are answered with these.
+fn health_of(node: (u16, Value), lease: (u16, Value)) -> AgentClient {
+    let (client, _) = serving(move |asked: &Asked| {
+        let (status, body) = if asked.uri.contains("/leases/") { lease.clone() } else { node.clone() };
+        Reply::Json(status, body)
+    });
+    client_of(client)
+}
+
+#[tokio::test]
+async fn how_the_api_server_sees_the_node() {
+    let node = |ready: &str| {
+        let status =
+            json!({"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": {"kubeletVersion": "v1.36.2"}});
+        (200, json!({"metadata": {"name": "n1"}, "status": status}))
+    };
+    let lease = (200, json!({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}));
+    let status = |code: u16, reason: &str, message: &str| {
+        (code, json!({"kind": "Status", "reason": reason, "message": message, "code": code}))
+    };
+    let forbidden = status(403, "Forbidden", "leases is forbidden: User \"a\" cannot get resource \"leases\"");
+
+    let client = health_of(node("True"), lease.clone());
+    let renewed = "2026-01-01T00:00:00Z".parse().expect("a time");
+    assert_eq!(client.node_health().await, Some(NodeHealth { ready: true, lease_renewed: Some(renewed) }));
+    assert_eq!(client.node().await.and_then(|node| node.kubelet), KubeletVersion::parse("v1.36.2"));
+    let client = health_of(node("Unknown"), status(404, "NotFound", "no such lease"));
+    assert_eq!(client.node_health().await, Some(NodeHealth { ready: false, lease_renewed: None }));
+    // What is never allowed says nothing of the node; what fails now and then must not look like a Lease that went.
+    let client = health_of(node("True"), forbidden.clone());
+    assert_eq!(client.node_health().await, Some(NodeHealth { ready: true, lease_renewed: None }));
+    let client = health_of(node("True"), status(500, "InternalError", "etcd"));
+    assert_eq!(client.node_health().await, None);
+    let client = health_of(status(404, "NotFound", "no such node"), lease);
+    assert_eq!(client.node_health().await, None);
+}
+
+#[tokio::test]
+async fn an_event_as_the_kubelet_wrote_them() {
+    let (client, log) = replying(vec![Reply::Json(201, json!({}))]);
+    let announcement = Announcement { reason: "KubeletConfigChanged", message: "m".to_owned(), warning: false };
+    client_of(client).announce(&announcement, Timestamp::UNIX_EPOCH).await;
+    let asked = log.all();
+    insta::assert_json_snapshot!(asked.first().map(|asked| &asked.body));
+    assert_eq!(asked.len(), 1);
+}
+
+#[tokio::test]
+async fn a_node_config_that_cannot_be_read_is_no_instruction() {
+    let item =
+        |spec: Value| json!({"metadata": {"name": "n1", "generation": 3}, "spec": spec, "status": {"config": 7}});
+    let list = |spec: Value| Reply::Json(200, json!({"metadata": {"resourceVersion": "9"}, "items": [item(spec)]}));
+    let (client, log) = replying(vec![list(json!({"configSource": "nonsense"})), list(json!({"configSource": {}}))]);
+    let wanted = next(&mut pin!(client_of(client).follow())).await.expect("the second");
+    assert_eq!((wanted.generation, wanted.source), (3, Some(ConfigSource::default())));
+    // A status that somebody broke is written anew.
+    assert_eq!(wanted.status, NodeConfigStatus::default());
+    assert!(log.lines().iter().all(|line| line.contains("fieldSelector=metadata.name%3Dn1")), "{:?}", log.lines());
+}
+
+/// A NodeConfig of generation 3 with this beside it in its metadata.
+fn with_metadata(metadata: &Value) -> Value {
+    let mut object = node_config("n1", "a");
+    object["metadata"]["generation"] = json!(3);
+    for (key, value) in metadata.as_object().expect("fields") {
+        object["metadata"][key] = value.clone();
+    }
+    object
+}
+
+/// A server with one NodeConfig that never changes, and this Node.
+fn owned(metadata: &Value, node: (u16, Value)) -> (AgentClient, nodecfg_cluster::fake::Log) {
+    let item = with_metadata(metadata);
+    let (client, log) = serving(move |asked: &Asked| match asked.uri.as_str() {
+        uri if uri.contains("/nodes/") => Reply::Json(node.0, node.1.clone()),
+        uri if uri.contains("watch=") => {
+            let event = |object: &Value| json!({"type": "MODIFIED", "object": object});
+            let mut item = item.clone();
+            item["metadata"]["resourceVersion"] = json!("10");
+            Reply::Lines(vec![event(&item), event(&item)])
+        }
+        uri if uri.contains("nodeconfigs/n1") => Reply::Json(200, item.clone()),
+        _ => Reply::Json(200, json!({"metadata": {"resourceVersion": "9"}, "items": [item]})),
+    });
+    (client_of(client), log)
+}
+
+#[tokio::test]
+async fn a_node_config_of_an_earlier_node_of_this_name_is_none() {
+    let node = |uid: &str| (200, json!({"metadata": {"name": "n1", "uid": uid}}));
+    let no_node = (404, json!({"kind": "Status", "reason": "NotFound", "code": 404, "message": "no"}));
+    let owner = |kind: &str, uid: &str| json!({"apiVersion": "v1", "kind": kind, "name": "n1", "uid": uid});
+    let owners = |list: &[Value]| json!({"ownerReferences": list});
+    let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    for (metadata, node, obeyed, reads) in [
+        (owners(&[owner("Node", "new")]), node("new"), true, 1),
+        (owners(&[owner("Node", "old")]), node("new"), false, 1),
+        (owners(&[owner("Node", "old"), owner("Node", "new")]), node("new"), true, 1),
+        (owners(&[owner("Fleet", "old")]), node("new"), true, 0),
+        (owners(&[]), node("new"), true, 0),
+        (going, node("new"), false, 0),
+        // What nobody can say is not held against it, and is asked again.
+        (owners(&[owner("Node", "old")]), no_node, true, 3),
+    ] {
+        let (client, log) = owned(&metadata, node.clone());
+        let mut seen = pin!(client.follow());
+        for _ in 0..3 {
+            assert_eq!(next(&mut seen).await.is_some(), obeyed, "{metadata}");
+        }
+        let asked = log.lines().iter().filter(|line| line.contains("/nodes/")).count();
+        assert_eq!(asked, reads, "{metadata}");
+        let once = client.node_config(PATIENCE).await.expect("an answer");
+        assert_eq!(once.is_some(), obeyed, "{metadata}");
+    }
+}
+
+#[tokio::test]
+async fn credentials_that_are_refused_for_long_are_told() {
+    let refused =
+        || Reply::Json(401, json!({"kind": "Status", "reason": "Unauthorized", "code": 401, "message": "no"}));
+    let (client, log) = serving(move |_: &Asked| refused());
+    let client = client_of(client);
+    let mut seen = pin!(client.follow());
+    let error = seen.next().await.expect("never ends").expect_err("is told");
+    assert!(matches!(error, ClusterError::Unauthorized { .. }), "{error}");
+    assert!(log.all().len() > 1, "not at the first refusal");
+
+    // Anything else is waited for, however long it takes.
+    let (client, _) = serving(|_: &Asked| {
+        Reply::Json(403, json!({"kind": "Status", "reason": "Forbidden", "code": 403, "message": "no"}))
+    });
+    let client = client_of(client);
+    let mut seen = pin!(client.follow());
+    assert!(tokio::time::timeout(Duration::from_millis(300), seen.next()).await.is_err());
+}

@@ -1,0 +1,24 @@
+//! The node half of the contract: takes the configuration that is assigned to a node, makes the kubelet run it, tries it,
+//! falls back to the last known good, and reports.
+//!
+//! From the inside out: `machine` is the pure `step(state, event)`, over [`state`] and [`signals`]; `content` judges a
+//! configuration; `keeper` steps the machine and keeps on [`disk`] what must survive (`store`) and what the kubelet reads
+//! (`placement`), always saving before anything is done; `driver` is the rim that talks to the API server (`api`) and to
+//! the kubelet of this [`host`].
+//!
+//! A kill at any instant, followed by a restart, ends in the same state as no kill; and the kubelet is never left on a
+//! configuration that failed its trial, with or without the API server.
+
+pub mod api;
+pub mod content;
+pub mod disk;
+pub mod driver;
+pub mod host;
+pub mod keeper;
+pub mod machine;
+pub mod metrics;
+pub mod placement;
+pub mod serve;
+pub mod signals;
+pub mod state;
+pub mod store;

@@ -1,0 +1,155 @@
+//! The agent's small HTTP server: `/metrics` and `/healthz`, both read-only. `/healthz` says that the process is alive and
+//! not stuck; whether the kubelet is, and whether the API server can be reached, is none of its business, since to
+//! restart the agent would mend neither.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::metrics::{MEDIA_TYPE, Metrics};
+
+/// How many connections are served at a time: a scraper or two, and a probe.
+const CONNECTIONS: usize = 8;
+/// How long a client may take to say what it wants.
+const HEADER_LIMIT: Duration = Duration::from_secs(5);
+/// How long a connection may last, however busy.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// A port that is being listened on.
+#[derive(Debug)]
+pub struct Endpoint {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Endpoint {
+    /// Listens on this address.
+    ///
+    /// # Errors
+    /// The system's: the port is taken, or the address is none of this host's.
+    pub async fn on(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it listens; with the port that the system chose, where 0 was asked for.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves for ever. Dropping the future ends it and every connection.
+    pub async fn serve(self, metrics: Metrics) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = JoinSet::new();
+        loop {
+            while connections.try_join_next().is_some() {}
+            // The semaphore is never closed.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    let metrics = metrics.clone();
+                    connections.spawn(async move {
+                        let _ = tokio::time::timeout(CONNECTION_LIMIT, connection(stream, metrics)).await;
+                        drop(place);
+                    });
+                }
+                // Out of file descriptors, mostly; to spin would not help.
+                Err(error) => {
+                    tracing::warn!("cannot take a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, metrics: Metrics) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = answer(&request, &metrics);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let mut server = hyper::server::conn::http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEADER_LIMIT);
+    if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!("a connection broke: {error}");
+    }
+}
+
+fn answer<B>(request: &Request<B>, metrics: &Metrics) -> Response<Full<Bytes>> {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let (status, media_type, body) = match request.uri().path() {
+        "/healthz" | "/livez" | "/metrics" if !reads => {
+            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET and HEAD\n".to_owned())
+        }
+        "/healthz" | "/livez" => (StatusCode::OK, "text/plain", "ok".to_owned()),
+        "/metrics" => (StatusCode::OK, MEDIA_TYPE, metrics.text()),
+        _ => (StatusCode::NOT_FOUND, "text/plain", "there are /metrics and /healthz\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::state::Ledger;
+
+    async fn get(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.expect("connects");
+        stream
+            .write_all(format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+            .await
+            .expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("an answer");
+        text
+    }
+
+    #[tokio::test]
+    async fn it_serves_two_paths_and_reads_only() {
+        let endpoint = Endpoint::on(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+        let (address, metrics) = (endpoint.address(), Metrics::default());
+        metrics.show(&Ledger::default(), true);
+        let asking = async {
+            let text = get(address, "GET /metrics").await;
+            assert!(text.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/openmetrics-text"), "{text}");
+            assert!(text.contains("kubelet_node_config_error 1\n"), "{text}");
+            assert!(get(address, "GET /healthz").await.ends_with("\r\n\r\nok"));
+            assert!(get(address, "POST /healthz").await.starts_with("HTTP/1.1 405"));
+            assert!(get(address, "GET /").await.starts_with("HTTP/1.1 404"));
+            // One that says nothing does not keep the others out.
+            let silent = TcpStream::connect(address).await.expect("connects");
+            assert!(get(address, "HEAD /healthz").await.starts_with("HTTP/1.1 200"));
+            drop(silent);
+        };
+        tokio::select! {
+            () = endpoint.serve(metrics) => panic!("ended"),
+            () = asking => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_an_error() {
+        let first = Endpoint::on(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+        Endpoint::on(first.address()).await.expect_err("is taken");
+    }
+}

@@ -1,0 +1,188 @@
+//! What goes into the machine and what comes out of it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::{ConfigMapSource, ConfigSource};
+
+/// What happens to the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+pub enum Event {
+    /// The agent has started, with its ledger as it was saved.
+    Started {
+        /// What the kubelet of this host would say of the checkpoint that is assigned; unset for the local configuration.
+        verdict: Option<Verdict>,
+        /// Whether the kubelet's configuration on disk is what the ledger says.
+        in_place: bool,
+    },
+    /// The node's own NodeConfig was seen. `None`: there is none (any more), which is no instruction.
+    Seen(Option<Wanted>),
+    /// The answer to [`Effect::Fetch`].
+    Fetched(Result<Box<Fetched>, FetchError>),
+    /// The answer to [`Effect::Checkpoint`].
+    Checkpointed(Result<(), String>),
+    /// The answer to [`Effect::Activate`]: the configuration is in place and the kubelet was restarted, or why not.
+    Activated(Result<(), ActivationError>),
+    /// The answer to [`Effect::Probe`].
+    Probed(Health),
+    /// The answer to [`Effect::Report`].
+    Reported(Result<(), String>),
+    /// What the step before wanted remembered could not be saved, and nothing of it was done. Only for a step that changed
+    /// the ledger and was not urgent; taken by the state that came of that step, which goes back by itself.
+    NotSaved(String),
+    /// The moment that a step asked to be woken at.
+    Tick,
+}
+
+/// What a NodeConfig says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `spec.configSource`. `Some` without a ConfigMap is a mistake that API servers refuse.
+    pub source: Option<ConfigSource>,
+    /// `status`, as the server has it.
+    pub status: NodeConfigStatus,
+}
+
+/// A ConfigMap as it was downloaded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Download {
+    /// What was asked for, with the uid and resourceVersion that were found.
+    pub source: ConfigSource,
+    /// All of `data`, by key: a checkpoint holds them all, as the kubelet's did.
+    pub payload: BTreeMap<String, String>,
+    /// Whether the API server refuses changes of it.
+    pub immutable: bool,
+    /// What its annotation `nodecfg.dev/content-hash` says.
+    pub content_hash: Option<String>,
+    /// What its label `nodecfg.dev/pool` says.
+    pub pool: Option<String>,
+}
+
+/// A download and what else is known at that moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// The ConfigMap.
+    pub download: Download,
+    /// What the kubelet of this host would say of it.
+    pub verdict: Verdict,
+    /// How the node is, while it still runs what it ran; unset when the API server did not say.
+    pub node: Option<NodeHealth>,
+}
+
+/// What a kubelet would say of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It runs it.
+    Accepted,
+    /// Its key is missing, or it cannot be decoded.
+    NotLoaded {
+        /// The reason in full.
+        message: String,
+        /// The kubelet's version.
+        kubelet: Option<String>,
+    },
+    /// It is decoded and refused.
+    NotValid {
+        /// The reason in full.
+        message: String,
+        /// The kubelet's version.
+        kubelet: Option<String>,
+    },
+}
+
+/// Why a ConfigMap was not downloaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FetchError {
+    /// There is none of this name.
+    Missing(String),
+    /// The agent may not read it.
+    Forbidden(String),
+    /// The server cannot be reached, or answered with an error of its own.
+    Unreachable(String),
+    /// Its content is not what its annotation `nodecfg.dev/content-hash` says.
+    HashDiffers(String),
+}
+
+/// Why the kubelet was not put on a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ActivationError {
+    /// The configuration could not be written: the kubelet was not touched.
+    NotPlaced(String),
+    /// The configuration is in place; nobody could be asked to restart the kubelet, which says nothing of the configuration.
+    NotAsked(String),
+    /// The configuration is in place; the kubelet could not be restarted.
+    NotRestarted(String),
+}
+
+/// How the kubelet of this host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// Whether its `/healthz` answers; otherwise why not.
+    pub kubelet: Result<(), String>,
+    /// How the node is; unset when the API server was not asked or did not say.
+    pub node: Option<NodeHealth>,
+}
+
+/// How the API server sees the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeHealth {
+    /// Its condition Ready.
+    pub ready: bool,
+    /// When its Lease was last renewed; unset when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_renewed: Option<Timestamp>,
+}
+
+/// What the agent is to do. Each can be repeated without harm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Download this ConfigMap.
+    Fetch(ConfigMapSource),
+    /// Keep this download on disk.
+    Checkpoint(Box<Download>),
+    /// Put the kubelet on this checkpoint, or with `None` on the local configuration, and restart it.
+    Activate(Option<ConfigSource>),
+    /// Look how the kubelet is; and the node, when that matters.
+    Probe {
+        /// Whether to ask the API server too, once `/healthz` has answered. A server that does not answer within a few
+        /// seconds has not said anything.
+        node: bool,
+    },
+    /// Write the status of the NodeConfig.
+    Report(Box<NodeConfigStatus>),
+    /// Emit an Event on the Node.
+    Announce(Announcement),
+    /// Remove the checkpoints that the ledger does not name.
+    Prune,
+}
+
+/// An Event on the Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// In CamelCase, as `KubeletConfigChanged`.
+    pub reason: &'static str,
+    /// A sentence.
+    pub message: String,
+    /// Whether it is of type Warning.
+    pub warning: bool,
+}
+
+/// What comes of one event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Step {
+    /// What is to be done, in this order, once the ledger is saved.
+    pub effects: Vec<Effect>,
+    /// The effects are carried out even if the ledger cannot be saved; it is saved with a later step then. So it is when
+    /// the kubelet is to leave a configuration that failed (to forget a failed trial costs another one, to stay on it costs
+    /// the node), and when what is to be remembered has happened anyway.
+    pub urgent: bool,
+    /// When to come back with [`Event::Tick`], at the latest.
+    pub wake: Option<Timestamp>,
+}

@@ -1,0 +1,149 @@
+//! What the agent knows: the ledger, which survives it on disk, and what it can learn again.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::signals::NodeHealth;
+use nodecfg_contract::ConfigSource;
+
+/// What survives the agent. Saved before anything that follows from it is done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// What was taken as the assignment, with uid and resourceVersion. `None` is the local configuration. In the kubelet's own
+    /// format on disk (`meta/assigned`).
+    pub assigned: Option<ConfigSource>,
+    /// What the kubelet is put on when the assignment fails. `None` is the local configuration (`meta/last-known-good`).
+    pub last_known_good: Option<ConfigSource>,
+    /// What the kubelet's format has no place for.
+    pub beyond: Beyond,
+}
+
+/// What the kubelet's format has no place for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Beyond {
+    /// What is under way.
+    #[serde(default)]
+    pub phase: Phase,
+    /// Why the kubelet is not on what is assigned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// What the kubelet was last restarted on. `None` is the local configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<ConfigSource>,
+    /// The content hash of what is assigned, as the annotation of its ConfigMap says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+    /// The content hash of the last known good, as it was said of it when it was assigned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_known_good_hash: Option<String>,
+    /// The pool of what is assigned, as the label of its ConfigMap says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Whether the ConfigMap that is assigned is immutable; one that is not is followed.
+    #[serde(default)]
+    pub immutable: bool,
+    /// Restarts of the kubelet by the agent, ever.
+    #[serde(default)]
+    pub restarts: u64,
+    /// Falls back to the last known good, ever.
+    #[serde(default)]
+    pub rollbacks: u64,
+}
+
+/// What is under way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Phase {
+    /// Nothing.
+    #[default]
+    Settled,
+    /// The kubelet is being put on what it shall run: its configuration is replaced, then it is restarted. Both are done
+    /// again when the agent is killed meanwhile.
+    #[serde(rename_all = "camelCase")]
+    Activating {
+        /// How the node was before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<NodeHealth>,
+    },
+    /// The kubelet was restarted and is watched.
+    Trying(Trial),
+}
+
+/// A kubelet that was restarted and is watched.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Trial {
+    /// When it was restarted.
+    pub started: Timestamp,
+    /// How the node was before: what was not so before need not be so afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<NodeHealth>,
+    /// Since when it has been all that it must be; unset until it is for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy_since: Option<Timestamp>,
+    /// Since when it has not been, after it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ailing_since: Option<Timestamp>,
+    /// How often it stopped answering after it had answered.
+    #[serde(default)]
+    pub lapses: u32,
+}
+
+/// Why the kubelet is not on what is assigned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// What failed.
+    pub kind: FailureKind,
+    /// What `status.config.error` says: the kubelet's own text where it had one.
+    pub error: String,
+    /// The reason in full, for people.
+    pub message: String,
+    /// The kubelet that it holds for, as `v1.36.2`; another one may think otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<String>,
+}
+
+/// What failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum FailureKind {
+    /// The content is not there or cannot be decoded.
+    Load,
+    /// The content was decoded and would be refused.
+    Validate,
+    /// The kubelet could not be restarted.
+    Restart,
+    /// The kubelet did not stay healthy.
+    Trial,
+}
+
+/// How the agent behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a kubelet may take to be healthy after a restart, and be unhealthy during a trial.
+    pub health_timeout: Duration,
+    /// How long a configuration must run before it is the last known good. The kubelet had 10 minutes.
+    pub trial_period: Duration,
+    /// How often health is looked at during a trial.
+    pub probe_interval: Duration,
+    /// How often a mutable ConfigMap is read again, plus up to a fifth.
+    pub follow_interval: Duration,
+    /// How often an immutable one is, plus up to a fifth: only its deletion can be news.
+    pub resync_interval: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            health_timeout: Duration::from_secs(60),
+            trial_period: Duration::from_secs(10 * 60),
+            probe_interval: Duration::from_secs(1),
+            follow_interval: Duration::from_secs(60),
+            resync_interval: Duration::from_secs(60 * 60),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Tells the ways apart in which one attempt of a request fails: the server's Status, or the chain of errors below it.
+//! Keeps credentials out of every text: a plugin's output and an unreadable answer are never quoted.
+
+use std::error::Error as StdError;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use kube::client::AuthError;
+use serde::Deserialize;
+
+use super::configz;
+use super::error::{ClusterError, Unreachable};
+use super::operation::{Operation, Resource, Verb};
+use super::retry::Setback;
+use nodecfg_contract::printable;
+
+/// How much is kept of a Status's message, in characters: the API server tells all that is wrong with an object in one.
+const LONGEST_MESSAGE: usize = 10_000;
+/// How much is kept of its shorter words, in characters; names of objects have up to 253.
+const LONGEST_NAME: usize = 300;
+
+/// How one attempt failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The server answered with an error status.
+    Status { code: u16, retry_after: Option<Duration>, status: Box<Status> },
+    /// No connection came about.
+    NoConnection(Unreachable),
+    /// The connection broke before the answer was whole.
+    Lost(String),
+    /// No answer within the time for one attempt.
+    TooSlow(Duration),
+    /// The credentials could not be had.
+    Credentials(String),
+    /// The answer is not what it should be.
+    Unreadable(String),
+}
+
+/// meta/v1 `Status`, of which only this is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    pub reason: Option<String>,
+    pub message: Option<String>,
+    pub code: Option<u16>,
+    pub details: Option<Details>,
+}
+
+/// `StatusDetails`, of which only this is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Details {
+    pub kind: Option<String>,
+    pub name: Option<String>,
+}
+
+impl Status {
+    /// Reads an error answer. What is no Status (a proxy's page, the API server's plain `404 page not found`) becomes one
+    /// without a reason, with the beginning of its text as message. Kubelets and proxies answer here, too: their words are cut,
+    /// and steer no terminal.
+    pub fn read(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Self>(body) {
+            Ok(status) if status.message.is_some() || status.reason.is_some() => status.cleaned(),
+            _ => {
+                let text: String = printable::lines(String::from_utf8_lossy(body).trim()).chars().take(200).collect();
+                Self { message: Some(text), ..Self::default() }
+            }
+        }
+    }
+
+    fn cleaned(self) -> Self {
+        let short = |text: String| printable::at_most(&printable::one_line(&text), LONGEST_NAME);
+        let clean = |details: Details| Details { kind: details.kind.map(short), name: details.name.map(short) };
+        Self {
+            reason: self.reason.map(short),
+            message: self.message.map(|text| printable::at_most(&printable::lines(&text), LONGEST_MESSAGE)),
+            code: self.code,
+            details: self.details.map(clean),
+        }
+    }
+}
+
+impl Failure {
+    /// Sorts an error of the client stack. The connector's own error kind is the only sure sign of "never connected".
+    pub fn of_client(error: kube::Error) -> Self {
+        let chain = || std::iter::successors(Some(&error as &(dyn StdError + 'static)), |&e| e.source());
+        if let Some(auth) = chain().find_map(|e| e.downcast_ref::<AuthError>()) {
+            return Self::Credentials(describe_auth(auth));
+        }
+        let connecting =
+            chain().filter_map(|e| e.downcast_ref::<hyper_util::client::legacy::Error>()).any(|e| e.is_connect());
+        if !connecting {
+            return Self::Lost(innermost(&error));
+        }
+        if let Some(tls) = chain().find_map(tls_error) {
+            return Self::NoConnection(Unreachable::Tls(tls));
+        }
+        let io = chain().filter_map(|e| e.downcast_ref::<std::io::Error>()).last().map(std::io::Error::kind);
+        let text = innermost(&error);
+        Self::NoConnection(match io {
+            Some(ErrorKind::ConnectionRefused) => Unreachable::Refused,
+            Some(ErrorKind::TimedOut) => Unreachable::Slow,
+            _ if chain().any(|e| e.to_string().contains("dns error")) => Unreachable::Name(text),
+            _ => Unreachable::Other(text),
+        })
+    }
+
+    /// What trying again depends on.
+    pub fn setback(&self) -> Setback {
+        match self {
+            Self::Status { code, retry_after, .. } => Setback::Status { code: *code, retry_after: *retry_after },
+            Self::NoConnection(Unreachable::Tls(_)) | Self::Credentials(_) | Self::Unreadable(_) => Setback::Lasting,
+            Self::NoConnection(_) => Setback::NoConnection,
+            Self::Lost(_) => Setback::Lost,
+            Self::TooSlow(_) => Setback::TooSlow,
+        }
+    }
+
+    /// A few words for the log and for [`ClusterError::TimedOut`].
+    pub fn summary(&self) -> String {
+        match self {
+            Self::Status { code: 429, .. } => "the API server asks to slow down (429)".to_owned(),
+            Self::Status { code, status, .. } => match status.message.as_deref().filter(|text| !text.is_empty()) {
+                Some(message) => format!("the API server answers {code}: {message}"),
+                None => format!("the API server answers {code}"),
+            },
+            Self::NoConnection(cause) => format!("the API server cannot be reached: {cause}"),
+            Self::Lost(text) => format!("the connection was lost: {text}"),
+            Self::TooSlow(limit) => format!("no answer within {:.0} s", limit.as_secs_f64()),
+            Self::Credentials(text) | Self::Unreadable(text) => text.clone(),
+        }
+    }
+
+    /// The error of an operation whose failure is final.
+    pub fn into_error(self, operation: &Operation, server: &str) -> ClusterError {
+        let operation = Box::new(operation.clone());
+        let server = server.to_owned();
+        match self {
+            Self::Status { code, status, .. } => of_status(operation, server, code, *status),
+            Self::NoConnection(cause) => ClusterError::Unreachable { operation, server, cause },
+            Self::Lost(text) => ClusterError::Unreachable { operation, server, cause: Unreachable::Other(text) },
+            Self::TooSlow(_) => ClusterError::Unreachable { operation, server, cause: Unreachable::Slow },
+            Self::Credentials(message) => ClusterError::Unauthorized { operation, server, message },
+            Self::Unreadable(message) => ClusterError::Unexpected { operation, message },
+        }
+    }
+}
+
+fn of_status(operation: Box<Operation>, server: String, code: u16, status: Status) -> ClusterError {
+    let Status { reason, message, details, .. } = status;
+    let structured = reason.is_some();
+    let reason = reason.unwrap_or_default();
+    let message = message.unwrap_or_else(|| format!("status {code}"));
+    let details = details.unwrap_or_default();
+    if operation.resource == Resource::Configz
+        && !structured
+        && let Some(error) = configz::refusal(&operation, code, &message)
+    {
+        return error;
+    }
+    match code {
+        401 => ClusterError::Unauthorized { operation, server, message },
+        403 => match user_of(&message) {
+            // Quotas, terminating namespaces and admission plugins answer 403 as well; RBAC always says who may not.
+            None if !message.contains("cannot ") => ClusterError::Invalid { operation, message },
+            user => ClusterError::Forbidden { operation, user },
+        },
+        404 if details.kind.as_deref() == Some("namespaces") => {
+            ClusterError::NamespaceMissing { operation, namespace: details.name.unwrap_or_default() }
+        }
+        // Of an object that is not there the server names the object; of a resource that it does not know, nothing.
+        404 if operation.resource == Resource::NodeConfigs && details.name.is_none() => {
+            ClusterError::DefinitionMissing { operation }
+        }
+        404 if structured => ClusterError::NotFound { operation },
+        409 if reason == "AlreadyExists" => ClusterError::AlreadyExists { operation },
+        409 => ClusterError::Conflict { operation, message },
+        410 => ClusterError::Expired { operation },
+        // A failed `test`, and a `remove` of what is not there: Invalid, and details that name nothing.
+        422 if operation.verb == Verb::Patch && details.kind.is_none() && details.name.is_none() => {
+            ClusterError::PreconditionFailed { operation }
+        }
+        400 | 405 | 406 | 413 | 415 | 422 if structured => ClusterError::Invalid { operation, message },
+        _ => ClusterError::Unexpected { operation, message: format!("status {code}: {message}") },
+    }
+}
+
+/// The user in RBAC's refusal: `nodes is forbidden: User "ci" cannot list resource …`.
+fn user_of(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("User \"")?;
+    let (user, rest) = rest.split_once('"')?;
+    rest.trim_start().starts_with("cannot").then(|| user.to_owned())
+}
+
+pub fn describe_auth(error: &AuthError) -> String {
+    match error {
+        // Its text quotes the plugin's whole output, which is where the token is.
+        AuthError::AuthExecRun { out, .. } => {
+            format!("the credential plugin of the kubeconfig failed ({})", out.status)
+        }
+        AuthError::AuthExecParse(_) => "the credential plugin of the kubeconfig gave an unreadable answer".to_owned(),
+        AuthError::AuthExecStart(cause) => format!("the credential plugin of the kubeconfig cannot be run: {cause}"),
+        AuthError::ReadTokenFile(cause, path) => format!("the token file {} cannot be read: {cause}", path.display()),
+        AuthError::InvalidBasicAuth(_) | AuthError::InvalidBearerToken(_) => {
+            "the credentials in the kubeconfig hold characters that no header may have".to_owned()
+        }
+        AuthError::ExecPluginFailed => "the credential plugin of the kubeconfig gave no credentials".to_owned(),
+        AuthError::MissingCommand => "the credential plugin of the kubeconfig has no command".to_owned(),
+        _ => "the credentials of the kubeconfig cannot be used".to_owned(),
+    }
+}
+
+fn tls_error(error: &(dyn StdError + 'static)) -> Option<String> {
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return Some(tls.to_string());
+    }
+    // An io::Error hides its payload from `source()` and shows the payload's own source instead; here they are nested.
+    tls_error(error.downcast_ref::<std::io::Error>()?.get_ref()?)
+}
+
+/// The text at the end of the chain, which is the cause; the outer texts only repeat the layers of the client. Without the
+/// link into its own manual that rustls appends.
+fn innermost(error: &(dyn StdError + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    let text = last.to_string();
+    text.split_once(": https://docs.rs/").map_or(text.clone(), |(cause, _)| cause.to_owned())
+}
+
+#[cfg(test)]
+#[path = "failure_tests.rs"]
+mod tests;

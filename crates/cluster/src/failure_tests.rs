@@ -1,0 +1,125 @@
+//! Every way in which an attempt can fail, told apart.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::connect::{ConnectOptions, Environment, connect};
+use crate::fake::options;
+use crate::reader::ClusterReader;
+
+/// A reader over a real connection to this URL, made through a kubeconfig.
+async fn real(server: &str) -> ClusterReader {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("config");
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "s3cret"}}]});
+    std::fs::write(&path, kubeconfig.to_string()).expect("a file");
+    let options_ = ConnectOptions { kubeconfig: Some(path), context: None };
+    let environment = Environment { no_proxy: Some("*".to_owned()), ..Environment::default() };
+    let connection = connect(&options_, &environment).await.expect("a client");
+    ClusterReader::new(connection.client, &connection.server, options())
+}
+
+async fn cause(server: &str) -> Unreachable {
+    match real(server).await.server_version().await.expect_err("unreachable") {
+        ClusterError::Unreachable { cause, .. } => cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn nothing_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    assert_eq!(cause(&format!("https://{address}")).await, Unreachable::Refused);
+    assert_eq!(cause(&format!("http://{address}")).await, Unreachable::Refused);
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve() {
+    // Reserved by RFC 2606 for just this.
+    let cause = cause("https://nodecfg.invalid:6443").await;
+    assert!(matches!(cause, Unreachable::Name(_)), "{cause:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let issued = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).expect("a key");
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![issued.cert.der().clone()], key)
+        .expect("a configuration");
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = acceptor.accept(stream).await;
+        }
+    });
+    let cause = cause(&format!("https://{address}")).await;
+    assert!(matches!(&cause, Unreachable::Tls(text) if text.contains("certificate")), "{cause:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_or_speaks_something_else() {
+    for answer in [None, Some("SSH-2.0-OpenSSH_9.6\r\n")] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                if let Some(answer) = answer {
+                    let _ = stream.write_all(answer.as_bytes()).await;
+                }
+            }
+        });
+        for scheme in ["http", "https"] {
+            let reader = real(&format!("{scheme}://{address}")).await.within(Duration::from_millis(100));
+            let error = reader.server_version().await.expect_err("no API server");
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("cannot read the server's version") && !text.contains("s3cret"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn refusals_that_are_not_about_rbac_are_not_called_forbidden() {
+    assert_eq!(user_of("nodes is forbidden: User \"ci\" cannot list resource \"nodes\"").as_deref(), Some("ci"));
+    assert_eq!(user_of("exceeded quota: pods"), None);
+    assert_eq!(user_of("User \"x"), None);
+}
+
+#[test]
+fn a_status_of_any_shape_is_read() {
+    let read = |text: &str| {
+        let status = Status::read(text.as_bytes());
+        (status.reason, status.message)
+    };
+    assert_eq!(read("404 page not found\n"), (None, Some("404 page not found".to_owned())));
+    assert_eq!(read(r#"{"reason":"Expired","message":"m"}"#), (Some("Expired".to_owned()), Some("m".to_owned())));
+    assert_eq!(read(r#"{"error":"x"}"#), (None, Some(r#"{"error":"x"}"#.to_owned())));
+    assert_eq!(read(&"x".repeat(1000)).1.map(|text| text.len()), Some(200));
+}
+
+#[test]
+fn the_words_of_a_status_steer_no_terminal() {
+    const HOSTILE: &str = "no\u{1b}]52;c;eA==\u{7}\u{9b}2J\u{202e}\u{200b}!\nway";
+    let structured =
+        json!({"reason": HOSTILE, "message": HOSTILE.repeat(1000), "details": {"name": HOSTILE, "kind": HOSTILE}});
+    let (plain, structured) = (Status::read(HOSTILE.as_bytes()), Status::read(structured.to_string().as_bytes()));
+    assert_eq!(plain.message.as_deref(), Some("no ]52;c;eA==  2J!\nway"));
+    assert_eq!(structured.message.as_ref().map(|text| text.chars().count()), Some(LONGEST_MESSAGE + 1));
+    let details = structured.details.unwrap();
+    for text in [structured.reason, structured.message, details.name, details.kind].into_iter().flatten() {
+        assert!(!text.chars().any(|c| c != '\n' && printable::is_hidden(c)), "{text:?}");
+    }
+}

@@ -1,0 +1,153 @@
+//! An API server for tests of what only shows over the wire: it answers with what it was given, in order, and remembers
+//! what it was asked. For lost connections, odd answers and endless ones; behaviour is tested against the sandbox.
+
+#![expect(missing_docs, reason = "its parts are named after what they are")]
+#![cfg_attr(not(test), expect(clippy::expect_used, reason = "a test that it fails shall say where"))]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::reader::{ClusterReader, ReaderOptions};
+use super::retry::RetryPolicy;
+
+/// What to answer.
+pub enum Reply {
+    /// This status and body.
+    Json(u16, Value),
+    /// This status, header and body.
+    Header(u16, (&'static str, &'static str), Value),
+    /// This text, in these pieces, and then nothing more: the connection stays open (`true`) or breaks (`false`).
+    Pieces(Vec<String>, bool),
+    /// These lines, and an orderly end.
+    Lines(Vec<Value>),
+    /// The connection breaks before an answer.
+    Reset,
+    /// No answer.
+    Silence,
+}
+
+/// What was asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub method: String,
+    pub uri: String,
+    pub headers: http::HeaderMap,
+    pub body: Value,
+}
+
+/// What has been asked so far.
+#[derive(Debug, Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<Asked>>>);
+
+impl Log {
+    pub fn all(&self) -> Vec<Asked> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+
+    /// `GET /path?query`, without the limit of lists.
+    pub fn lines(&self) -> Vec<String> {
+        self.all().iter().map(|asked| format!("{} {}", asked.method, asked.uri)).collect()
+    }
+}
+
+/// A server that answers each request by a function.
+pub fn serving(answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> (kube::Client, Log) {
+    let log = Log::default();
+    let answer = Arc::new(Mutex::new(answer));
+    let kept = log.clone();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let (answer, log) = (Arc::clone(&answer), kept.clone());
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.expect("a body").to_bytes();
+            let asked = Asked {
+                method: head.method.to_string(),
+                uri: head.uri.to_string(),
+                headers: head.headers,
+                body: serde_json::from_slice(&body).unwrap_or_default(),
+            };
+            let reply = (answer.lock().expect("not poisoned"))(&asked);
+            log.0.lock().expect("not poisoned").push(asked);
+            respond(reply).await
+        }
+    });
+    (kube::Client::new(service, "default"), log)
+}
+
+async fn respond(reply: Reply) -> Result<Response<Body>, std::io::Error> {
+    let broken = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let response = |status: u16, body| Response::builder().status(status).body(body).expect("a response");
+    Ok(match reply {
+        Reply::Json(status, value) => response(status, Body::from(value.to_string())),
+        Reply::Header(status, (name, text), value) => {
+            let mut response = response(status, Body::from(value.to_string()));
+            response.headers_mut().insert(name, http::HeaderValue::from_static(text));
+            response
+        }
+        Reply::Pieces(pieces, open) => {
+            let pieces = futures::stream::iter(pieces).map(|piece| Ok(Bytes::from(piece)));
+            let end = async move {
+                if open {
+                    std::future::pending::<()>().await;
+                }
+                Err(broken())
+            };
+            response(200, Body::from_stream(pieces.chain(futures::stream::once(end))))
+        }
+        Reply::Lines(lines) => {
+            response(200, Body::from(lines.iter().map(|line| format!("{line}\n")).collect::<String>()))
+        }
+        Reply::Reset => return Err(broken()),
+        Reply::Silence => std::future::pending().await,
+    })
+}
+
+/// A server that gives these answers in order, then resets.
+pub fn replying(replies: Vec<Reply>) -> (kube::Client, Log) {
+    let mut replies = VecDeque::from(replies);
+    serving(move |_| replies.pop_front().unwrap_or(Reply::Reset))
+}
+
+/// Limits and waits short enough for tests.
+pub fn options() -> ReaderOptions {
+    ReaderOptions {
+        request_timeout: Duration::from_millis(200),
+        patience: Duration::from_secs(2),
+        retry: RetryPolicy { first_delay: Duration::from_millis(2), longest_delay: Duration::from_millis(20) },
+        seed: 1,
+        ..ReaderOptions::default()
+    }
+}
+
+/// A reader of a server that gives these answers in order.
+pub fn reader(replies: Vec<Reply>) -> (ClusterReader, Log) {
+    let (client, log) = replying(replies);
+    (ClusterReader::new(client, "https://fake", options()), log)
+}
+
+/// meta/v1 Status of a failure.
+pub fn status(code: u16, reason: &str, message: &str, details: Value) -> Reply {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+        "reason": reason, "message": message, "details": details});
+    Reply::Json(code, body)
+}
+
+/// A Node of this name and version.
+pub fn node(name: &str, version: u32) -> Value {
+    json!({"metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": version.to_string()}})
+}
+
+/// A list of Nodes.
+pub fn nodes(names: &[&str], version: u32, next: &str) -> Value {
+    let items: Vec<Value> = names.iter().map(|name| node(name, 1)).collect();
+    json!({"kind": "NodeList", "apiVersion": "v1", "items": items,
+        "metadata": {"resourceVersion": version.to_string(), "continue": next}})
+}

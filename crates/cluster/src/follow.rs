@@ -1,0 +1,376 @@
+//! Follows a collection of any kind with one watch: from the version of a list, across closed connections, outages and
+//! expired versions, until the reader of the stream has enough. Knows no kind.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use futures::Stream;
+use http::Method;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::error::ClusterError;
+use super::failure::{Failure, Status};
+use super::list::{Collection, list};
+use super::operation::{Verb, escape};
+use super::retry::Decision;
+use super::transport::{Call, Struggle, Transport};
+use super::wire::ListMeta;
+
+/// For how long a watch is asked, plus up to a quarter so that many clients do not come back together. Short, because a
+/// connection that died without a word is noticed only when this is over; going on costs one request.
+pub const WATCH: Duration = Duration::from_secs(60);
+/// How much longer than asked for a watch may stay open before it is taken for dead.
+const GRACE: Duration = Duration::from_secs(10);
+/// A watch that ends sooner than this without having said anything counts as a failure, or it would be reopened at once
+/// for ever.
+const TOO_SHORT: Duration = Duration::from_secs(1);
+
+/// What happened to objects of a collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change<T> {
+    /// One appeared or changed; also sent for what is known already.
+    Upsert(T),
+    /// One is gone; this is the last of it.
+    Deleted(T),
+    /// The beginning, when no version was given, or the watch had lost its place: these are all that there are now.
+    Relisted(Vec<T>),
+}
+
+/// What is followed, and how.
+#[derive(Debug)]
+pub struct Following {
+    /// The collection; its verb is `watch`.
+    pub collection: Collection,
+    /// The version of the list to go on from. `None`: list first.
+    pub version: Option<String>,
+    /// For how long each watch is asked; see [`WATCH`].
+    pub watch: Duration,
+}
+
+/// Follows a collection. Objects are decoded as `W` and kept as what `keep` makes of them. The stream ends after its first
+/// error, which comes when an outage outlasts the transport's patience or when the server refuses.
+pub fn follow<W, T, F>(
+    transport: &Transport,
+    following: Following,
+    keep: F,
+) -> impl Stream<Item = Result<Change<T>, ClusterError>> + Send + use<W, T, F>
+where
+    W: DeserializeOwned + Send,
+    T: Send,
+    F: Fn(W) -> Option<T> + Send + Sync,
+{
+    let follower = Follower {
+        transport: transport.clone(),
+        collection: following.collection,
+        watch: following.watch,
+        version: following.version,
+        keep,
+        wire: std::marker::PhantomData,
+        open: None,
+        relists: 0,
+        trouble: None,
+        ended: false,
+    };
+    futures::stream::unfold(follower, |mut follower| async move {
+        if follower.ended {
+            return None;
+        }
+        let item = follower.next().await;
+        follower.ended = item.is_err();
+        Some((item, follower))
+    })
+}
+
+/// A watch in progress.
+struct Follower<W, F> {
+    transport: Transport,
+    collection: Collection,
+    watch: Duration,
+    version: Option<String>,
+    keep: F,
+    wire: std::marker::PhantomData<fn() -> W>,
+    open: Option<OpenWatch>,
+    /// Lists made anew since the last event, to slow down a server that expires everything.
+    relists: u32,
+    trouble: Option<Trouble>,
+    ended: bool,
+}
+
+/// One connection of a watch.
+struct OpenWatch {
+    body: Body,
+    lines: Lines,
+    opened: Instant,
+    until: Instant,
+    heard: bool,
+}
+
+/// Failures in a row.
+struct Trouble {
+    attempts: u32,
+    since: Instant,
+    struggle: Option<Struggle>,
+}
+
+impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
+    async fn next(&mut self) -> Result<Change<T>, ClusterError> {
+        loop {
+            let Some(version) = self.version.clone() else { return self.relist().await };
+            match self.line(&version).await {
+                Ok(Some(line)) => match read(&line, &self.keep) {
+                    Ok(Told { change, version }) => {
+                        self.heard();
+                        if version.is_some() {
+                            self.version = version;
+                        }
+                        if let Some(change) = change {
+                            return Ok(change);
+                        }
+                    }
+                    Err(Failure::Status { code: 410, .. }) => return self.relist().await,
+                    Err(failure) => self.fail(failure).await?,
+                },
+                // Closed in order, as asked for: go on from here.
+                Ok(None) => {}
+                Err(Failure::Status { code: 410, .. }) => return self.relist().await,
+                Err(failure) => self.fail(failure).await?,
+            }
+        }
+    }
+
+    /// The next line of the watch, opened if need be. `None`: it was closed in order.
+    async fn line(&mut self, version: &str) -> Result<Option<Vec<u8>>, Failure> {
+        let open = match &mut self.open {
+            Some(open) => open,
+            closed => {
+                let watch = open(&self.transport, &self.collection, version, self.watch).await?;
+                closed.insert(watch)
+            }
+        };
+        loop {
+            if let Some(line) = open.lines.take() {
+                return Ok(Some(line));
+            }
+            match tokio::time::timeout_at(open.until, open.body.frame()).await {
+                Ok(Some(Ok(frame))) => open.lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default()),
+                Ok(Some(Err(error))) => return Err(Failure::of_client(error)),
+                Ok(None) if !open.heard && open.opened.elapsed() < TOO_SHORT => {
+                    return Err(Failure::Lost("the watch was closed at once".to_owned()));
+                }
+                Ok(None) => {
+                    (self.open, self.trouble) = (None, None);
+                    return Ok(None);
+                }
+                Err(_) => return Err(Failure::TooSlow(open.opened.elapsed())),
+            }
+        }
+    }
+
+    fn heard(&mut self) {
+        self.trouble = None;
+        self.relists = 0;
+        if let Some(open) = &mut self.open {
+            open.heard = true;
+        }
+    }
+
+    /// Takes note of a failure and waits as the policy says.
+    async fn fail(&mut self, failure: Failure) -> Result<(), ClusterError> {
+        // A watch that stood for a while, however quiet, was the end of the trouble before.
+        if self.open.take().is_some_and(|open| open.opened.elapsed() >= TOO_SHORT) {
+            self.trouble = None;
+        }
+        let (transport, operation) = (&self.transport, &self.collection.operation);
+        let trouble = self.trouble.get_or_insert_with(|| Trouble {
+            attempts: 0,
+            since: nodecfg_clock::instant(),
+            struggle: None,
+        });
+        trouble.attempts += 1;
+        match transport.decide(&failure, trouble.attempts, trouble.since) {
+            Decision::RetryAfter(delay) => {
+                trouble.struggle.get_or_insert_with(|| transport.struggle(operation, &failure));
+                tracing::debug!(attempts = trouble.attempts, ?delay, "watching again: {}", failure.summary());
+                tokio::time::sleep(delay).await;
+                Ok(())
+            }
+            Decision::OutOfTime => Err(ClusterError::TimedOut {
+                operation: Box::new(operation.clone()),
+                attempts: trouble.attempts,
+                waited: trouble.since.elapsed(),
+                last: failure.summary(),
+            }),
+            Decision::Final => Err(failure.into_error(operation, transport.server())),
+        }
+    }
+
+    /// Lists all objects: at the beginning, or because the version to go on from is gone.
+    async fn relist(&mut self) -> Result<Change<T>, ClusterError> {
+        self.open = None;
+        if self.relists > 0 {
+            tokio::time::sleep(self.transport.backoff(self.relists)).await;
+        }
+        self.relists += 1;
+        let mut collection = self.collection.clone();
+        collection.operation.verb = Verb::List;
+        tracing::debug!(version = self.version, "nothing to go on watching from: {}", collection.operation);
+        let (all, version) = list(&self.transport, &collection, "application/json", &self.keep).await?;
+        self.version = Some(version);
+        self.trouble = None;
+        Ok(Change::Relisted(all))
+    }
+}
+
+async fn open(
+    transport: &Transport,
+    collection: &Collection,
+    version: &str,
+    watch: Duration,
+) -> Result<OpenWatch, Failure> {
+    let seconds = watch.mul_f64(1.0 + 0.25 * transport.jitter());
+    let uri = collection.uri(&format!(
+        "watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}",
+        escape(version),
+        seconds.as_secs()
+    ));
+    let limit = transport.limits.attempt;
+    let call = Call::new(Method::GET, uri);
+    let response = tokio::time::timeout(limit, transport.open(&call)).await.unwrap_or(Err(Failure::TooSlow(limit)))?;
+    let opened = nodecfg_clock::instant();
+    Ok(OpenWatch {
+        body: response.into_body(),
+        lines: Lines::default(),
+        opened,
+        until: opened + seconds + GRACE,
+        heard: false,
+    })
+}
+
+/// What one line of a watch says.
+#[derive(Debug)]
+struct Told<T> {
+    change: Option<Change<T>>,
+    version: Option<String>,
+}
+
+/// Reads one line: its kind first, since an error's object is a Status and shares field names with others, and a bookmark's
+/// has a version and nothing else.
+fn read<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> Result<Told<T>, Failure> {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+        #[serde(default)]
+        object: Versioned,
+    }
+    #[derive(Default, Deserialize)]
+    struct Versioned {
+        #[serde(default)]
+        metadata: ListMeta,
+    }
+    #[derive(Deserialize)]
+    struct Of<T> {
+        object: T,
+    }
+    // The content of an object is nobody's business in a log, hence no quotation.
+    let unreadable = |_| Failure::Lost("a line of the watch is unreadable".to_owned());
+    let Head { kind, object } = serde_json::from_slice(line).map_err(unreadable)?;
+    if kind == "ERROR" {
+        let status = serde_json::from_slice::<Of<Status>>(line).map_err(unreadable)?.object;
+        return Err(Failure::Status { code: status.code.unwrap_or(500), retry_after: None, status: Box::new(status) });
+    }
+    let kept = || Ok(keep(serde_json::from_slice::<Of<W>>(line).map_err(unreadable)?.object));
+    let change = match &*kind {
+        "ADDED" | "MODIFIED" => kept()?.map(Change::Upsert),
+        "DELETED" => kept()?.map(Change::Deleted),
+        // Bookmarks, and whatever a later server may say.
+        _ => None,
+    };
+    Ok(Told { change, version: object.metadata.resource_version })
+}
+
+/// Cuts a stream of bytes into lines.
+#[derive(Debug, Default)]
+struct Lines {
+    buffer: Vec<u8>,
+    /// Up to here `buffer` has been handed out.
+    start: usize,
+    /// Up to here there is no line end.
+    scanned: usize,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.start);
+        self.scanned -= self.start;
+        self.start = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    fn take(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let rest = self.buffer.get(self.scanned..)?;
+            let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
+                self.scanned = self.buffer.len();
+                return None;
+            };
+            let end = self.scanned + at;
+            let line = self.buffer.get(self.start..end)?.to_vec();
+            self.start = end + 1;
+            self.scanned = self.start;
+            if !line.trim_ascii().is_empty() {
+                return Some(line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{LabelKeys, WireNode};
+
+    #[test]
+    fn lines_across_chunks() {
+        let text = b"one\n\ntwo\nthree";
+        for size in 1..=text.len() {
+            let mut lines = Lines::default();
+            let mut all = Vec::new();
+            for chunk in text.chunks(size) {
+                lines.push(chunk);
+                while let Some(line) = lines.take() {
+                    all.push(String::from_utf8(line).expect("text"));
+                }
+            }
+            assert_eq!(all, ["one", "two"], "{size}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_watch_as_recorded() {
+        let read = |text: &str| read(text.as_bytes(), |node: WireNode| node.into_node(&LabelKeys::All));
+        let told = read(
+            r#"{"type":"MODIFIED","object":{"kind":"Node","metadata":{"name":"n1","resourceVersion":"7"},"status":{}}}"#,
+        )
+        .expect("an event");
+        assert!(matches!(told.change, Some(Change::Upsert(node)) if node.name.as_str() == "n1"));
+        assert_eq!(told.version.as_deref(), Some("7"));
+        let told = read(r#"{"type":"BOOKMARK","object":{"kind":"Node","metadata":{"resourceVersion":"9"},"spec":{}}}"#)
+            .expect("a bookmark");
+        assert!(told.change.is_none());
+        assert_eq!(told.version.as_deref(), Some("9"));
+        let expired = read(
+            r#"{"object":{"apiVersion":"v1","code":410,"kind":"Status","message":"too old resource version: 2 (351)","metadata":{},"reason":"Expired","status":"Failure"},"type":"ERROR"}"#,
+        );
+        assert!(matches!(expired, Err(Failure::Status { code: 410, .. })), "{expired:?}");
+        assert!(matches!(read("{\"type\":"), Err(Failure::Lost(_))));
+    }
+}
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod wire_tests;

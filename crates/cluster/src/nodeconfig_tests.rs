@@ -1,0 +1,331 @@
+//! The second binding against the embedded API server that drops `configSource`.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use http::Method;
+use json_patch::Patch;
+use serde_json::{Value, json};
+
+use super::binding::Binding;
+use super::fake::options;
+use super::lease::{self, HeldLock, LockOptions};
+use super::permission::Needs;
+use super::transport::{Call, Whole};
+use super::wire::Anything;
+use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
+use nodecfg_contract::names::{FleetName, NodeName};
+use nodecfg_contract::nodeconfig;
+use nodecfg_contract::observed::{Node, NodeHalf};
+use nodecfg_contract::{ConfigSource, KUBELET_KEY};
+use nodecfg_sandbox::api::{Api, ApiOptions, Character, Face};
+use nodecfg_sandbox::face::ServerFace;
+
+const GROUP: &str = "nodecfg.dev";
+
+fn api(character: Character, nodes: &[&str]) -> Api {
+    let face = Some(Arc::new(ServerFace::new(character)) as Arc<dyn Face>);
+    let api = Api::new(ApiOptions { character, face, ..ApiOptions::default() });
+    for node in nodes {
+        create(&api, "", "nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}));
+    }
+    api
+}
+
+fn create(api: &Api, group: &str, resource: &str, object: Value) -> Value {
+    api.create(group, resource, "", object, "test").unwrap_or_else(|_| panic!("{resource}"))
+}
+
+fn define(api: &Api) {
+    create(api, "apiextensions.k8s.io", "customresourcedefinitions", nodeconfig::definition());
+}
+
+fn reader(api: &Api) -> ClusterReader {
+    ClusterReader::new(api.client(), "https://sandbox", options())
+}
+
+/// A cluster with its definition, bound as `auto` finds it.
+async fn cluster(nodes: &[&str]) -> (Api, ClusterReader) {
+    let api = api(Character::V1_36, nodes);
+    define(&api);
+    let reader = reader(&api).bound(None).await.expect("bound");
+    assert_eq!(reader.binding(), Binding::NodeConfig);
+    (api, reader)
+}
+
+async fn writer(reader: &ClusterReader) -> (ClusterWriter, HeldLock) {
+    let lock = LockOptions::new("kube-system", FleetName::new("prod").expect("a name"), "me".to_owned());
+    let held = lease::acquire(reader, lock).await.expect("free");
+    (ClusterWriter::new(reader.clone(), &held), held)
+}
+
+fn name(text: &str) -> NodeName {
+    NodeName::new(text).expect("a name")
+}
+
+fn source(name: &str) -> ConfigSource {
+    ConfigSource::config_map("nodecfg-system", name, KUBELET_KEY)
+}
+
+fn uid_of(api: &Api, node: &str) -> String {
+    let node = api.get("", "nodes", "", node).expect("a node");
+    node["metadata"]["uid"].as_str().expect("text").to_owned()
+}
+
+fn node_config(api: &Api, node: &str) -> Value {
+    api.get(GROUP, "nodeconfigs", "", node).expect("a NodeConfig")
+}
+
+/// As planning makes it: points a Node at a ConfigMap, provided that it is this Node and points where it is expected to.
+fn assign(uid: &str, from: Option<&str>, to: Option<&str>) -> Patch {
+    let change = match to {
+        Some(to) => json!({"op": "add", "path": "/spec/configSource", "value": source(to)}),
+        None => json!({"op": "remove", "path": "/spec/configSource"}),
+    };
+    serde_json::from_value(json!([
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": "/spec/configSource", "value": from.map(source)},
+        change,
+    ]))
+    .expect("a patch")
+}
+
+/// Sends a request as somebody else would.
+async fn send(reader: &ClusterReader, verb: Verb, method: Method, node: &str, suffix: &str, body: &Value) {
+    let operation = Operation::on(verb, Resource::NodeConfigs, None, node);
+    let media = if method == Method::PATCH { "application/json-patch+json" } else { "application/json" };
+    let call = Call::new(method, format!("{}{suffix}", operation.path())).content(media, body.to_string());
+    reader.transport.call(&operation, &call, Whole::<Anything>::new).await.expect("done");
+}
+
+/// Reports as an agent does.
+async fn report(reader: &ClusterReader, node: &str, config: Value) {
+    let patch = json!([{"op": "add", "path": "/status", "value": {"config": config}}]);
+    send(reader, Verb::Patch, Method::PATCH, node, "/status", &patch).await;
+}
+
+async fn delete(reader: &ClusterReader, node: &str) {
+    send(reader, Verb::Get, Method::DELETE, node, "", &json!({})).await;
+}
+
+#[tokio::test]
+async fn which_binding_a_cluster_has() {
+    // A server that drops the field has NodeConfigs, or should have: at any rate before its first Node comes.
+    for nodes in [&["n1"][..], &[]] {
+        let api = api(Character::V1_36, nodes);
+        let error = reader(&api).bound(None).await.expect_err("no definition");
+        assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
+        assert!(error.help().contains("nodecfg install"), "{}", error.help());
+        assert_eq!(error.to_string(), "cannot list nodeconfigs: this cluster has no nodeconfigs.nodecfg.dev");
+        define(&api);
+        assert_eq!(reader(&api).bound(None).await.expect("bound").binding(), Binding::NodeConfig);
+    }
+    // To insist on Nodes there is an error while there is one to try it with.
+    let dropping = api(Character::V1_36, &["n1"]);
+    let error = reader(&dropping).bound(Some(Binding::Node)).await.expect_err("dropped");
+    assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
+
+    let keeping = api(Character::V1_21, &["n1"]);
+    let bound = async |wanted| reader(&keeping).bound(wanted).await.map(|reader| reader.binding());
+    assert_eq!(bound(None).await, Ok(Binding::Node));
+    assert!(matches!(bound(Some(Binding::NodeConfig)).await, Err(ClusterError::DefinitionMissing { .. })));
+    define(&keeping);
+    assert_eq!(bound(None).await, Ok(Binding::Node), "a definition alone is no decision");
+    assert_eq!(bound(Some(Binding::NodeConfig)).await, Ok(Binding::NodeConfig));
+    create(
+        &keeping,
+        GROUP,
+        "nodeconfigs",
+        json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig",
+        "metadata": {"name": "n1"}, "spec": {}}),
+    );
+    let error = bound(None).await.expect_err("two instructions for one kubelet");
+    assert!(matches!(error, ClusterError::BindingUnclear { .. }), "{error}");
+    assert!(error.help().contains("--binding"), "{}", error.help());
+    assert_eq!(bound(Some(Binding::Node)).await, Ok(Binding::Node));
+    keeping.deny("list", "nodeconfigs");
+    assert_eq!(bound(None).await, Ok(Binding::Node), "who may not see them is not held up");
+}
+
+#[tokio::test]
+async fn a_node_gets_its_node_config_when_it_is_assigned() {
+    let (api, reader) = cluster(&["n1"]).await;
+    let (writer, _held) = writer(&reader).await;
+    let node = reader.node(&name("n1")).await.expect("an answer").expect("a node");
+    assert_eq!((node.half, &node.source), (NodeHalf::Follows, &None));
+
+    let assigned = writer.patch_node(&node.name, &assign(&node.uid, None, Some("a"))).await.expect("made");
+    assert_eq!(assigned, Some(source("a")));
+    let made = node_config(&api, "n1");
+    assert_eq!(made["spec"], json!({"configSource": source("a")}));
+    assert_eq!(made["metadata"]["labels"], json!({"app.kubernetes.io/managed-by": "nodecfg"}));
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node.uid}]);
+    assert_eq!(made["metadata"]["ownerReferences"], owner);
+    assert!(made.get("status").is_none());
+
+    // From now on it is patched: only from what was expected, and back as well.
+    let moved = writer.patch_node(&node.name, &assign(&node.uid, Some("a"), Some("b"))).await.expect("patched");
+    assert_eq!(moved, Some(source("b")));
+    for (uid, from) in [(node.uid.as_str(), Some("a")), (&node.uid, None), ("another", Some("b"))] {
+        let error = writer.patch_node(&node.name, &assign(uid, from, Some("c"))).await.expect_err("changed");
+        assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+    }
+    let back: Patch = serde_json::from_value(json!([
+        {"op": "test", "path": "/spec/configSource", "value": source("b")},
+        {"op": "remove", "path": "/spec/configSource"},
+    ]))
+    .expect("a patch");
+    assert_eq!(writer.patch_node(&node.name, &back).await, Ok(None));
+    assert_eq!(node_config(&api, "n1")["spec"], json!({}));
+    // Where there is none, there is nothing to take back.
+    let error = writer.patch_node(&name("n2"), &back).await.expect_err("none");
+    assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+    assert_eq!(api.get("", "nodes", "", "n1").expect("a node")["spec"].get("configSource"), None);
+}
+
+#[tokio::test]
+async fn a_node_config_of_another_node_is_not_touched() {
+    // An earlier Node of the same name would do as well, were there not the garbage collector.
+    let (api, reader) = cluster(&["n1", "n2"]).await;
+    let (writer, _held) = writer(&reader).await;
+    let (n1, uid) = (name("n1"), uid_of(&api, "n1"));
+    let owned_by = |nodes: &[&str]| {
+        let owner = |node: &&str| json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid_of(&api, node)});
+        let metadata = json!({"name": "n1", "ownerReferences": nodes.iter().map(owner).collect::<Vec<_>>()});
+        json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": metadata,
+            "spec": {"configSource": source("old")}})
+    };
+    create(&api, GROUP, "nodeconfigs", owned_by(&["n2"]));
+    let node = reader.node(&n1).await.expect("an answer").expect("a node");
+    assert_eq!((node.half, &node.source), (NodeHalf::Outlived, &None));
+    for from in [None, Some("old")] {
+        let error = writer.patch_node(&n1, &assign(&uid, from, Some("a"))).await.expect_err("another's");
+        assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+    }
+    assert_eq!(node_config(&api, "n1")["spec"]["configSource"], json!(source("old")));
+
+    // Made by hand, owned by nobody, or by others first: it is the Node's, and patched where it is as expected.
+    for owners in [&[][..], &["n2", "n1"]] {
+        delete(&reader, "n1").await;
+        create(&api, GROUP, "nodeconfigs", owned_by(owners));
+        let error = writer.patch_node(&n1, &assign(&uid, None, Some("a"))).await.expect_err("not as expected");
+        assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+        let patched = writer.patch_node(&n1, &assign(&uid, Some("old"), Some("a"))).await;
+        assert_eq!(patched, Ok(Some(source("a"))));
+    }
+}
+
+#[tokio::test]
+async fn nodes_are_listed_with_what_their_agents_say() {
+    let (api, reader) = cluster(&["n1", "n2", "n3"]).await;
+    let (writer, _held) = writer(&reader).await;
+    for node in ["n1", "n2"] {
+        writer.patch_node(&name(node), &assign(&uid_of(&api, node), None, Some("a"))).await.expect("assigned");
+    }
+    report(&reader, "n1", json!({"error": "e"})).await;
+    let (nodes, versions) = reader.list_nodes().await.expect("a list");
+    assert_eq!(versions.nodes, api.revision().to_string());
+    assert_eq!(versions.carriers, Some(api.revision().to_string()));
+    let said: Vec<_> = nodes.iter().map(|node| (node.source.is_some(), node.status.error(), node.half)).collect();
+    assert_eq!(
+        said,
+        [
+            (true, Some("e"), NodeHalf::Follows),
+            // Made this moment: it has some time to report.
+            (true, None, NodeHalf::Follows),
+            (false, None, NodeHalf::Follows),
+        ]
+    );
+    // Each alone says the same.
+    for node in nodes {
+        assert_eq!(reader.node(&node.name).await, Ok(Some(node)));
+    }
+}
+
+async fn next(events: &mut (impl Stream<Item = Result<NodeEvent, ClusterError>> + Unpin)) -> NodeEvent {
+    let event = tokio::time::timeout(Duration::from_secs(5), events.next()).await.expect("in time");
+    event.expect("open").expect("no error")
+}
+
+#[tokio::test]
+async fn two_watches_are_one() {
+    let (api, reader) = cluster(&["n1", "n2"]).await;
+    let (writer, _held) = writer(&reader).await;
+    let uid = uid_of(&api, "n1");
+    writer.patch_node(&name("n1"), &assign(&uid, None, Some("a"))).await.expect("assigned");
+    let (nodes, versions) = reader.list_nodes().await.expect("a list");
+    let known: BTreeMap<NodeName, Node> = nodes.into_iter().map(|node| (node.name.clone(), node)).collect();
+    let mut events = pin!(reader.watch_nodes(&known, &versions));
+
+    report(&reader, "n1", json!({"error": "e"})).await;
+    let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
+    assert_eq!((node.name.as_str(), node.status.error(), node.source), ("n1", Some("e"), Some(source("a"))));
+    // A change of the Node comes with what was known of its NodeConfig.
+    let operation = Operation::on(Verb::Patch, Resource::Nodes, None, "n1");
+    let call = Call::new(Method::PATCH, operation.path())
+        .content("application/merge-patch+json", json!({"metadata": {"labels": {"x": "y"}}}).to_string());
+    reader.transport.call(&operation, &call, Whole::<Anything>::new).await.expect("labelled");
+    let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
+    assert_eq!((node.labels.len(), node.status.error(), &node.source), (1, Some("e"), &Some(source("a"))));
+    // One is made for the other node.
+    writer.patch_node(&name("n2"), &assign(&uid_of(&api, "n2"), None, Some("b"))).await.expect("assigned");
+    let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
+    assert_eq!((node.name.as_str(), node.source), ("n2", Some(source("b"))));
+    delete(&reader, "n1").await;
+    let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
+    assert_eq!((node.name.as_str(), node.source, node.status.error()), ("n1", None, None));
+
+    // Both lose their place: each lists anew, and the last says all.
+    api.forget_history();
+    let mut late = pin!(reader.watch_nodes(&known, &versions));
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let NodeEvent::Relisted(nodes) = next(&mut late).await else { panic!("a list") };
+        all = nodes;
+    }
+    let sources: Vec<_> = all.into_iter().map(|node| node.source).collect();
+    assert_eq!(sources, [None, Some(source("b"))]);
+}
+
+#[tokio::test]
+async fn a_rollout_asks_for_what_it_will_need() {
+    let (api, reader) = cluster(&["n1"]).await;
+    let needs = Needs { config_maps_in: Some("nodecfg-system"), assign: true, watch: true };
+    assert_eq!(reader.check_all_allowed(needs).await, Ok(()));
+    for (verb, resource) in [
+        ("create", "nodeconfigs"),
+        ("patch", "nodeconfigs"),
+        ("get", "nodeconfigs"),
+        ("watch", "nodeconfigs"),
+        ("watch", "nodes"),
+    ] {
+        api.deny(verb, resource);
+        let error = reader.check_all_allowed(needs).await.expect_err("refused");
+        assert!(matches!(error, ClusterError::Forbidden { .. }), "{error}");
+        assert_eq!(reader.check_all_allowed(Needs::default()).await, Ok(()));
+        api.allow_again();
+    }
+    api.deny("patch", "nodes");
+    assert_eq!(reader.check_all_allowed(needs).await, Ok(()), "Nodes are not written");
+}
+
+#[tokio::test]
+async fn a_missing_namespace_and_a_definition_that_goes_lead_to_the_installation() {
+    let (_api, reader) = cluster(&["n1"]).await;
+    let lock = LockOptions::new("nodecfg-system", FleetName::new("prod").expect("a name"), "me".to_owned());
+    let error = lease::acquire(&reader, lock).await.expect_err("no namespace");
+    assert!(error.help().contains("nodecfg install"), "{}", error.help());
+
+    let (writer, _held) = writer(&reader).await;
+    let operation = Operation::on(Verb::Get, Resource::NodeConfigs, None, "x");
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeconfigs.nodecfg.dev".to_owned();
+    let call = Call::new(Method::DELETE, path);
+    reader.transport.call(&operation, &call, Whole::<Anything>::new).await.expect("deleted");
+    let gone = |error: ClusterError| assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
+    gone(reader.list_nodes().await.expect_err("gone"));
+    gone(reader.node(&name("n1")).await.expect_err("gone"));
+    gone(writer.patch_node(&name("n1"), &assign("u", None, Some("a"))).await.expect_err("gone"));
+}

@@ -1,0 +1,225 @@
+//! Reads a cluster. Nothing here changes it: no method sends anything but GET, and the dry-run patch of
+//! [`binding`](super::binding) stores nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+
+use super::binding::Binding;
+use super::carrier::{Carrier, WireNodeConfig, join};
+use super::error::ClusterError;
+use super::list::{Collection, list};
+use super::operation::{Operation, Resource, Verb};
+use super::retry::RetryPolicy;
+use super::transport::{Call, Limits, Transport, Whole};
+pub use super::wire::LabelKeys;
+use super::wire::{WireConfigMap, WireMetadata, WireNode, WireVersion};
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::{
+    FetchedConfigMap, ListVersions, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, ServerVersion,
+};
+
+/// Asks for metadata only (meta/v1 `PartialObjectMetadataList`).
+pub(super) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// How a reader behaves.
+#[derive(Debug, Clone)]
+pub struct ReaderOptions {
+    /// Which labels of Nodes are kept.
+    pub label_keys: LabelKeys,
+    /// The time that one attempt of a request may take.
+    pub request_timeout: Duration,
+    /// The time that a request may take with all its retries; see [`ClusterReader::within`].
+    pub patience: Duration,
+    /// The waits between retries.
+    pub retry: RetryPolicy,
+    /// Seed of the jitter.
+    pub seed: u64,
+}
+
+impl Default for ReaderOptions {
+    fn default() -> Self {
+        Self {
+            label_keys: LabelKeys::All,
+            request_timeout: Duration::from_secs(30),
+            patience: Duration::from_secs(60),
+            retry: RetryPolicy::default(),
+            seed: 0,
+        }
+    }
+}
+
+/// A read-only view of a cluster. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ClusterReader {
+    pub(super) transport: Transport,
+    pub(super) label_keys: Arc<LabelKeys>,
+    pub(super) binding: Binding,
+}
+
+impl ClusterReader {
+    /// A reader over a client, of assignments that Nodes carry; see [`bound`](Self::bound). The client must not retry by itself; those that [`connect`](super::connect) makes do not.
+    /// `server` is the address that errors name.
+    #[must_use]
+    pub fn new(client: kube::Client, server: &str, options: ReaderOptions) -> Self {
+        let limits = Limits { attempt: options.request_timeout, total: options.patience };
+        Self {
+            transport: Transport::new(client, server, options.retry, limits, options.seed),
+            label_keys: Arc::new(options.label_keys),
+            binding: Binding::default(),
+        }
+    }
+
+    /// The same view, giving each request this long with all its retries.
+    #[must_use]
+    pub fn within(&self, patience: Duration) -> Self {
+        Self { transport: self.transport.within(patience), ..self.clone() }
+    }
+
+    /// The same view, keeping other labels of Nodes.
+    #[must_use]
+    pub fn keeping(&self, label_keys: LabelKeys) -> Self {
+        Self { label_keys: Arc::new(label_keys), ..self.clone() }
+    }
+
+    /// The server's time, as its last answer told it: two machines whose clocks differ agree on it.
+    #[must_use]
+    pub fn server_time(&self) -> jiff::Timestamp {
+        self.transport.server_time()
+    }
+
+    /// Address of the server.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        self.transport.server()
+    }
+
+    /// The server's version.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request.
+    pub async fn server_version(&self) -> Result<ServerVersion, ClusterError> {
+        let operation = Operation::on_all(Verb::Get, Resource::Version, None);
+        let version: WireVersion = self.get(&operation).await?;
+        Ok(ServerVersion::read(&version.git_version, &version.major, &version.minor))
+    }
+
+    /// What tells this cluster from every other: the uid of the namespace kube-system, which is made with the cluster and
+    /// cannot be deleted. OpenTelemetry's semantic conventions take the same for `k8s.cluster.uid`.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request; `Unexpected` when the namespace has no uid.
+    pub async fn cluster_uid(&self) -> Result<String, ClusterError> {
+        let operation = Operation::on(Verb::Get, Resource::Namespaces, None, "kube-system");
+        let namespace: WireMetadata = self.get(&operation).await?;
+        Some(namespace.metadata.uid).filter(|uid| !uid.is_empty()).ok_or_else(|| {
+            let message = "the namespace has no uid".to_owned();
+            ClusterError::Unexpected { operation: Box::new(operation), message }
+        })
+    }
+
+    /// Every Node with what is assigned to it, in the server's order, and the versions of the lists. Read in pages; a page is
+    /// never held whole.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
+    pub async fn list_nodes(&self) -> Result<(Vec<Node>, ListVersions), ClusterError> {
+        let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
+        let keys = &*self.label_keys;
+        let (nodes, version) =
+            list(&self.transport, &nodes, "application/json", |wire: WireNode| wire.into_node(keys)).await?;
+        if self.binding == Binding::Node {
+            return Ok((nodes, ListVersions { nodes: version, carriers: None }));
+        }
+        // Afterwards, so that a NodeConfig is missed rather than a Node that it stands for.
+        let carriers = Collection::all(Operation::on_all(Verb::List, Resource::NodeConfigs, None));
+        let (carriers, carriers_version) =
+            list(&self.transport, &carriers, "application/json", WireNodeConfig::into_carrier).await?;
+        let mut carriers: BTreeMap<NodeName, Carrier> =
+            carriers.into_iter().map(|carrier| (carrier.name.clone(), carrier)).collect();
+        let now = self.transport.server_time();
+        let whole = |node: Node| {
+            let carrier = carriers.remove(&node.name);
+            join(node, carrier.as_ref(), now)
+        };
+        let nodes = nodes.into_iter().map(whole).collect();
+        Ok((nodes, ListVersions { nodes: version, carriers: Some(carriers_version) }))
+    }
+
+    /// The Nodes with these labels, as a selector of the API says it. What is assigned to them is only there where the Nodes
+    /// themselves carry it.
+    ///
+    /// # Errors
+    /// `Invalid` when the server does not understand the selector; every other [`ClusterError`] of a request.
+    pub async fn nodes_labelled(&self, selector: &str) -> Result<Vec<Node>, ClusterError> {
+        let operation = Operation::on_all(Verb::List, Resource::Nodes, None);
+        let nodes = Collection::labelled(operation, selector.to_owned());
+        let keep = |wire: WireNode| wire.into_node(&self.label_keys);
+        Ok(list(&self.transport, &nodes, "application/json", keep).await?.0)
+    }
+
+    /// One Node with what is assigned to it, or `None` when there is none of this name.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request but `NotFound`.
+    pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, ClusterError> {
+        let operation = Operation::on(Verb::Get, Resource::Nodes, None, name.as_str());
+        let wire: Option<WireNode> = found(self.get(&operation).await)?;
+        let node = wire.and_then(|wire| wire.into_node(&self.label_keys));
+        Ok(match (node, self.binding) {
+            (Some(node), Binding::NodeConfig) => {
+                let carrier = self.carrier(name).await?;
+                Some(join(node, carrier.as_ref(), self.transport.server_time()))
+            }
+            (node, _) => node,
+        })
+    }
+
+    /// The NodeConfig of this name.
+    pub(super) async fn carrier(&self, name: &NodeName) -> Result<Option<Carrier>, ClusterError> {
+        let operation = Operation::on(Verb::Get, Resource::NodeConfigs, None, name.as_str());
+        let wire: Option<WireNodeConfig> = found(self.get(&operation).await)?;
+        Ok(wire.and_then(WireNodeConfig::into_carrier))
+    }
+
+    /// Metadata of the ConfigMaps in a namespace that carry nodecfg's label, of every fleet. A namespace that does not
+    /// exist has none.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
+    pub async fn list_config_maps(&self, namespace: &str) -> Result<Vec<ManagedConfigMap>, ClusterError> {
+        let operation = Operation::on_all(Verb::List, Resource::ConfigMaps, Some(namespace));
+        let managed = Collection::labelled(operation, format!("{MANAGED_BY_LABEL}={MANAGER}"));
+        let keep = |wire: WireMetadata| Some(wire.into_managed());
+        Ok(list(&self.transport, &managed, METADATA_ONLY, keep).await?.0)
+    }
+
+    /// One ConfigMap with its content, or `None` when there is none of this name (or no such namespace).
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request but `NotFound`.
+    pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<FetchedConfigMap>, ClusterError> {
+        let operation = Operation::on(Verb::Get, Resource::ConfigMaps, Some(namespace), name);
+        let wire: Option<WireConfigMap> = found(self.get(&operation).await)?;
+        Ok(wire.map(WireConfigMap::into_fetched))
+    }
+
+    async fn get<T: serde::de::DeserializeOwned>(&self, operation: &Operation) -> Result<T, ClusterError> {
+        self.transport.call(operation, &Call::new(Method::GET, operation.path()), Whole::new).await
+    }
+}
+
+/// Takes "there is none" for an answer.
+pub fn found<T>(result: Result<T, ClusterError>) -> Result<Option<T>, ClusterError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

@@ -1,0 +1,154 @@
+//! What refers to ConfigMaps: every Node and every NodeConfig, whether it has a Node or not. Asked before ConfigMaps are deleted,
+//! so that what cannot be read is an error, never nothing.
+
+use http::Method;
+use serde::Deserialize;
+
+use super::binding::Binding;
+use super::error::ClusterError;
+use super::list::{Collection, list};
+use super::operation::{Operation, Resource, Verb};
+use super::reader::ClusterReader;
+use super::transport::{Call, Whole};
+use super::wire::Anything;
+use super::writer::ClusterWriter;
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::observed::{Deletion, FetchedConfigMap, ManagedConfigMap, References};
+use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
+
+/// A Node or a NodeConfig.
+#[derive(Debug, Deserialize)]
+struct Referrer {
+    metadata: Named,
+    #[serde(default)]
+    spec: Option<Spec>,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    #[serde(default)]
+    config_source: Option<ConfigSource>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    config: Option<ConfigStatus>,
+}
+
+impl Referrer {
+    /// Its name, and all that it refers to. Most refer to little: what is kept of a list is small.
+    fn into_sources(self) -> (String, Vec<ConfigSource>) {
+        let status = self.status.unwrap_or_default().config.unwrap_or_default();
+        let spec = self.spec.unwrap_or_default().config_source;
+        let mut sources: Vec<ConfigSource> =
+            [spec, status.assigned, status.active, status.last_known_good].into_iter().flatten().collect();
+        sources.dedup();
+        (self.metadata.name, sources)
+    }
+}
+
+impl ClusterReader {
+    /// All that refers to ConfigMaps, by specs and by statuses. Nodes are asked whatever the binding, and NodeConfigs wherever
+    /// the server knows them: a cluster that moves from one to the other has both.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request.
+    pub async fn references(&self) -> Result<References, ClusterError> {
+        let mut resources = vec![Resource::Nodes];
+        let node_configs = Operation::on_all(Verb::List, Resource::NodeConfigs, None);
+        if self.binding == Binding::NodeConfig || self.knows_node_configs(&node_configs).await? {
+            resources.push(Resource::NodeConfigs);
+        }
+        let mut references = References::default();
+        for resource in resources {
+            let all = Collection::all(Operation::on_all(Verb::List, resource, None));
+            let keep = |referrer: Referrer| Some(referrer.into_sources());
+            let (found, _) = list(&self.transport, &all, "application/json", keep).await?;
+            for (name, sources) in found {
+                references.add(&name, &sources);
+            }
+        }
+        Ok(references)
+    }
+}
+
+/// Whether it is as nodecfg makes ConfigMaps: of one key, unchangeable, and named after its content.
+fn is_made_by_us(map: &FetchedConfigMap) -> bool {
+    let mut contents = map.data.iter();
+    let (Some((key, text)), None, true) = (contents.next(), contents.next(), map.binary_keys.is_empty()) else {
+        return false;
+    };
+    let named = map.name.rsplit_once('-').map(|(_, short)| short);
+    map.immutable && key == KUBELET_KEY && named == Some(ContentHash::of(text.as_bytes()).short().as_str())
+}
+
+impl ClusterWriter {
+    /// Deletes a ConfigMap as it was seen: one that was changed since, or made anew under its name, stays. So does one whose
+    /// content, read just before, is not what nodecfg makes. What changes after that is met by the preconditions.
+    ///
+    /// # Errors
+    /// `LockLost`, and every [`ClusterError`] of a request.
+    pub async fn delete_config_map(&self, map: &ManagedConfigMap) -> Result<Deletion, ClusterError> {
+        let operation = Operation::on(Verb::Delete, Resource::ConfigMaps, Some(&map.namespace), &map.name);
+        self.check_lock(&operation)?;
+        match self.reader.config_map(&map.namespace, &map.name).await? {
+            None => return Ok(Deletion::Gone),
+            Some(found) if found.uid != map.uid => return Ok(Deletion::Changed),
+            Some(found) if !is_made_by_us(&found) => return Ok(Deletion::NotOurs),
+            Some(_) => {}
+        }
+        self.check_lock(&operation)?;
+        let body = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": map.uid, "resourceVersion": map.resource_version},
+        });
+        let call = Call::new(Method::DELETE, operation.path()).content("application/json", body.to_string());
+        match self.reader.transport.call(&operation, &call, Whole::<Anything>::new).await {
+            Ok(_) => Ok(Deletion::Deleted),
+            Err(ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. }) => Ok(Deletion::Gone),
+            Err(ClusterError::Conflict { .. }) => Ok(Deletion::Changed),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_named_after_its_unchangeable_content_is_ours() {
+        let text = "a: 1\n";
+        let ours = FetchedConfigMap {
+            name: format!("prod-a-{}", ContentHash::of(text.as_bytes()).short()),
+            immutable: true,
+            data: [(KUBELET_KEY.to_owned(), text.to_owned())].into(),
+            ..FetchedConfigMap::default()
+        };
+        assert!(is_made_by_us(&ours));
+        let with = |key: &str, text: &str| {
+            let more = [(key.to_owned(), text.to_owned())];
+            ours.data.clone().into_iter().chain(more).collect()
+        };
+        for other in [
+            FetchedConfigMap { immutable: false, ..ours.clone() },
+            FetchedConfigMap { data: with("more", ""), ..ours.clone() },
+            FetchedConfigMap { data: with(KUBELET_KEY, "a: 2\n"), ..ours.clone() },
+            FetchedConfigMap { data: [("config".to_owned(), text.to_owned())].into(), ..ours.clone() },
+            FetchedConfigMap { binary_keys: vec!["more".to_owned()], ..ours.clone() },
+            FetchedConfigMap { name: "prod-a-bbbbbbbbbb".to_owned(), ..ours.clone() },
+        ] {
+            assert!(!is_made_by_us(&other), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The cluster layer against the embedded API server, in both of its characters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt;
+use json_patch::Patch;
+use serde_json::{Value, json};
+
+use super::binding::{Binding, BindingEvidence};
+use super::fake::options;
+use super::lease::{self, HeldLock, LockError, LockOptions};
+use super::writer::{ConfigMapSpec, Created, NodeNotice};
+use super::{ClusterError, ClusterReader, ClusterWriter, LabelKeys, NodeEvent};
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::{ConfigSource, KUBELET_KEY};
+use nodecfg_sandbox::api::{Api, ApiOptions, Character};
+
+fn cluster(character: Character, nodes: usize) -> (Api, ClusterReader) {
+    let api = Api::new(ApiOptions { character, ..ApiOptions::default() });
+    for number in 0..nodes {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{number:04}"),
+            "labels": {"pool": "a", "noise": "b"}}});
+        api.create("", "nodes", "", node, "test").unwrap_or_else(|_| panic!("node {number}"));
+    }
+    let reader = ClusterReader::new(api.client(), "https://sandbox", options());
+    (api, reader)
+}
+
+fn name(text: &str) -> NodeName {
+    NodeName::new(text).expect("a name")
+}
+
+fn lock(me: &str) -> LockOptions {
+    LockOptions::new("kube-system", FleetName::new("prod").expect("a name"), me.to_owned())
+}
+
+async fn writer(reader: &ClusterReader) -> (ClusterWriter, HeldLock) {
+    let held = lease::acquire(reader, lock("me")).await.expect("free");
+    (ClusterWriter::new(reader.clone(), &held), held)
+}
+
+fn spec(text: &str) -> ConfigMapSpec {
+    ConfigMapSpec {
+        namespace: "kube-system".to_owned(),
+        name: "prod-gpu-x".to_owned(),
+        text: text.to_owned(),
+        fleet: FleetName::new("prod").expect("a name"),
+        pool: PoolName::new("gpu").expect("a name"),
+        content_hash: ContentHash::of(text.as_bytes()),
+        commit: None,
+        path: "pools/gpu/kubelet.yaml".to_owned(),
+    }
+}
+
+/// Points a node at a ConfigMap, provided that it points where it is expected to.
+fn assign(from: Value, to: &str) -> Patch {
+    serde_json::from_value(json!([
+        {"op": "test", "path": "/spec/configSource", "value": from},
+        {"op": "add", "path": "/spec/configSource", "value": ConfigSource::config_map("kube-system", to, KUBELET_KEY)},
+    ]))
+    .expect("a patch")
+}
+
+#[tokio::test]
+async fn lists_come_whole_and_with_the_labels_that_are_wanted() {
+    let (api, reader) = cluster(Character::V1_21, 601);
+    let reader = reader.keeping(LabelKeys::Only(BTreeSet::from(["pool".to_owned()])));
+    let (nodes, version) = reader.list_nodes().await.expect("a list");
+    assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<BTreeSet<_>>().len(), 601);
+    assert_eq!(version.nodes, api.revision().to_string());
+    assert!(nodes.iter().all(|node| node.labels.keys().eq(["pool"])));
+}
+
+#[tokio::test]
+async fn the_binding_by_dry_run_and_by_version() {
+    for (character, binding) in [(Character::V1_21, Binding::Node), (Character::V1_36, Binding::NodeConfig)] {
+        let (api, reader) = cluster(character, 1);
+        let version = reader.server_version().await.expect("a version");
+        let before = api.revision();
+        let check = reader.check_binding(&name("n0000"), &version).await.expect("an answer");
+        assert_eq!((check.binding, check.evidence), (binding, BindingEvidence::DryRun(name("n0000"))));
+        assert_eq!(api.revision(), before, "a dry run stores nothing");
+        api.deny("patch", "nodes");
+        let check = reader.check_binding(&name("n0000"), &version).await.expect("an answer");
+        assert_eq!(check.binding, binding);
+        assert!(!matches!(check.evidence, BindingEvidence::DryRun(_)), "{:?}", check.evidence);
+    }
+}
+
+#[tokio::test]
+async fn config_maps_are_created_once_and_deleted_by_uid() {
+    let (_api, reader) = cluster(Character::V1_36, 0);
+    let (writer, _held) = writer(&reader).await;
+    assert_eq!(writer.create_config_map(&spec("a: 1\n")).await, Ok(Created::Created));
+    assert_eq!(writer.create_config_map(&spec("a: 1\n")).await, Ok(Created::AlreadyThere));
+    let error = writer.create_config_map(&spec("a: 2\n")).await.expect_err("other content");
+    assert!(matches!(error, ClusterError::ContentDiffers { .. }), "{error}");
+    let nowhere = ConfigMapSpec { namespace: "nope".to_owned(), ..spec("a: 1\n") };
+    let error = writer.create_config_map(&nowhere).await.expect_err("no namespace");
+    assert!(matches!(&error, ClusterError::NamespaceMissing { namespace, .. } if namespace == "nope"), "{error}");
+
+    let maps = reader.list_config_maps("kube-system").await.expect("a list");
+    assert_eq!(maps.len(), 1);
+    let map = &maps[0];
+    assert_eq!(map.fleet, Some(FleetName::new("prod").expect("a name")));
+    assert_eq!(map.content_hash, Some(ContentHash::of(b"a: 1\n").to_string()));
+    assert!(map.created.is_some());
+}
+
+#[tokio::test]
+async fn patches_hold_only_where_their_precondition_does() {
+    let (_api, reader) = cluster(Character::V1_21, 1);
+    let (writer, _held) = writer(&reader).await;
+    let node = name("n0000");
+    let patched = writer.patch_node(&node, &assign(Value::Null, "a")).await.expect("assigned");
+    assert_eq!(patched, Some(ConfigSource::config_map("kube-system", "a", KUBELET_KEY)));
+    let error = writer.patch_node(&node, &assign(Value::Null, "b")).await.expect_err("assigned already");
+    assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+    let error = writer.patch_node(&name("gone"), &assign(Value::Null, "b")).await.expect_err("no node");
+    assert!(matches!(error, ClusterError::NotFound { .. }), "{error}");
+    let bad =
+        serde_json::from_value(json!([{"op": "add", "path": "/spec/configSource", "value": {}}])).expect("a patch");
+    let error = writer.patch_node(&node, &bad).await.expect_err("an empty source");
+    assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
+    let reset = serde_json::from_value(json!([{"op": "remove", "path": "/spec/configSource"}])).expect("a patch");
+    assert_eq!(writer.patch_node(&node, &reset).await.expect("reset"), None);
+}
+
+#[tokio::test]
+async fn a_server_that_drops_the_field_is_found_out() {
+    let (_api, reader) = cluster(Character::V1_36, 1);
+    let (writer, _held) = writer(&reader).await;
+    let error = writer.patch_node(&name("n0000"), &assign(Value::Null, "a")).await.expect_err("dropped");
+    assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn what_rbac_refuses_is_named() {
+    let (api, reader) = cluster(Character::V1_36, 1);
+    let (writer, _held) = writer(&reader).await;
+    api.deny("list", "nodes");
+    let error = reader.list_nodes().await.expect_err("refused");
+    assert_eq!(error.to_string(), "cannot list nodes: kubernetes-admin may not list nodes in the cluster");
+    api.deny("create", "configmaps");
+    let error = writer.create_config_map(&spec("a: 1\n")).await.expect_err("refused");
+    assert!(
+        error.to_string().ends_with("kubernetes-admin may not create configmaps in namespace kube-system"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn events_are_accepted_and_never_fatal() {
+    let (api, reader) = cluster(Character::V1_21, 1);
+    let (writer, _held) = writer(&reader).await;
+    let notice = NodeNotice {
+        node: name("n0000"),
+        warning: false,
+        reason: "NodeConfigAssigned",
+        message: "assigned kube-system/a".to_owned(),
+        at: nodecfg_clock::now(),
+    };
+    let before = api.revision();
+    writer.emit_event(&notice).await;
+    assert_eq!(api.revision(), before + 1);
+    api.deny("create", "events");
+    writer.emit_event(&notice).await;
+    assert_eq!(api.revision(), before + 1);
+}
+
+#[tokio::test]
+async fn one_sync_of_a_fleet_at_a_time() {
+    let (_api, reader) = cluster(Character::V1_36, 0);
+    let held = lease::acquire(&reader, lock("one")).await.expect("free");
+    let error = lease::acquire(&reader, lock("two")).await.expect_err("held");
+    assert!(matches!(&error, LockError::Held { holder, .. } if holder == "one"), "{error}");
+    let other = LockOptions { fleet: FleetName::new("other").expect("a name"), ..lock("two") };
+    lease::acquire(&reader, other).await.expect("another fleet's lock").release().await;
+    held.release().await;
+    lease::acquire(&reader, lock("two")).await.expect("given up").release().await;
+    let nowhere = LockOptions { namespace: "nope".to_owned(), ..lock("one") };
+    let error = lease::acquire(&reader, nowhere).await.expect_err("no namespace");
+    assert!(matches!(error, LockError::Cluster(ClusterError::NamespaceMissing { .. })), "{error}");
+}
+
+#[tokio::test]
+async fn the_watch_sees_changes_and_survives_forgotten_history() {
+    let (api, reader) = cluster(Character::V1_21, 2);
+    let (writer, _held) = writer(&reader).await;
+    let (_, version) = reader.list_nodes().await.expect("a list");
+    let mut events = pin!(reader.watch_nodes(&BTreeMap::new(), &version));
+    let mut next = async || {
+        let event = tokio::time::timeout(Duration::from_secs(5), events.next()).await.expect("in time");
+        event.expect("open").expect("no error")
+    };
+    writer.patch_node(&name("n0001"), &assign(Value::Null, "a")).await.expect("assigned");
+    let NodeEvent::Upsert(node) = next().await else { panic!("a change") };
+    assert_eq!((node.name.as_str(), node.source.is_some()), ("n0001", true));
+
+    // A watch from a version that is gone lists anew, once, and goes on.
+    writer.patch_node(&name("n0000"), &assign(Value::Null, "a")).await.expect("assigned");
+    api.forget_history();
+    let mut late = pin!(reader.watch_nodes(&BTreeMap::new(), &version));
+    let first = tokio::time::timeout(Duration::from_secs(5), late.next()).await.expect("in time");
+    let Some(Ok(NodeEvent::Relisted(nodes))) = first else { panic!("{first:?}") };
+    assert!(nodes.iter().all(|node| node.source.is_some()));
+    let reset = serde_json::from_value(json!([{"op": "remove", "path": "/spec/configSource"}])).expect("a patch");
+    writer.patch_node(&name("n0000"), &reset).await.expect("reset");
+    let then = tokio::time::timeout(Duration::from_secs(5), late.next()).await.expect("in time");
+    assert!(matches!(&then, Some(Ok(NodeEvent::Upsert(node))) if node.source.is_none()), "{then:?}");
+}

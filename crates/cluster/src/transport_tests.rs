@@ -1,0 +1,99 @@
+//! What is sent again, for how long, and what is said about it.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use super::*;
+use crate::fake::{Reply, options, serving, status};
+use crate::operation::{Resource, Verb};
+use crate::reader::ClusterReader;
+
+/// What has been logged, as lines that begin with the level.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Written {
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("text");
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test]
+async fn an_outage_is_logged_once_however_many_requests_it_holds_up() {
+    let mut asked = 0;
+    let (client, _) = serving(move |_| {
+        asked += 1;
+        if asked <= 60 {
+            status(503, "ServiceUnavailable", "starting", json!(null))
+        } else {
+            Reply::Json(200, json!({}))
+        }
+    });
+    let written = Written::default();
+    let writer = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .without_time()
+        .with_target(false)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let reader = ClusterReader::new(client, "https://fake", options());
+    let requests = (0..20).map(|_| reader.server_version());
+    for result in futures::future::join_all(requests).await {
+        result.expect("survived");
+    }
+    assert_eq!(
+        written.lines(),
+        [
+            " WARN cannot read the server's version yet: the API server answers 503: starting; trying again",
+            " INFO no request to the API server is held up any more"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_time_is_the_servers() {
+    let operation = Operation::on_all(Verb::Get, Resource::Version, None);
+    for (ahead, taken) in [(SignedDuration::from_hours(1), true), (SignedDuration::from_secs(1), false)] {
+        let date = nodecfg_clock::now()
+            .checked_add(ahead)
+            .expect("in range")
+            .strftime("%a, %d %b %Y %H:%M:%S GMT")
+            .to_string();
+        let date: &'static str = Box::leak(date.into_boxed_str());
+        let (client, _) = serving(move |_| Reply::Header(200, ("date", date), json!({})));
+        let limits = Limits { attempt: Duration::from_secs(1), total: Duration::from_secs(1) };
+        let transport = Transport::new(client, "https://fake", RetryPolicy::default(), limits, 1);
+        let call = Call::new(Method::GET, operation.path());
+        transport.call(&operation, &call, Whole::<serde_json::Value>::new).await.expect("an answer");
+        let difference = transport.server_time().duration_since(nodecfg_clock::now());
+        let wanted = if taken { ahead } else { SignedDuration::ZERO };
+        assert!((difference - wanted).abs() < SignedDuration::from_millis(1500), "{difference:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_page_is_read_no_further_than_it_helps() {
+    let operation = Operation::on_all(Verb::Get, Resource::Version, None);
+    let (client, _) = serving(|_| Reply::Json(400, json!("x".repeat(10 * ERROR_BODY_LIMIT))));
+    let limits = Limits { attempt: Duration::from_secs(1), total: Duration::from_secs(1) };
+    let transport = Transport::new(client, "https://fake", RetryPolicy::default(), limits, 1);
+    let call = Call::new(Method::GET, operation.path());
+    let error = transport.call(&operation, &call, Whole::<serde_json::Value>::new).await.expect_err("an error");
+    assert!(error.to_string().len() < 400, "{error}");
+}

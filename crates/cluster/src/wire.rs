@@ -1,0 +1,340 @@
+//! The few fields of Kubernetes objects that nodecfg reads. Everything else in an object is skipped while it is decoded,
+//! never stored: a Node of 50 kB becomes some hundred bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::items::ItemCutter;
+use super::transport::Decode;
+use kubelet_config::pod_range::PodRange;
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::observed::{
+    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, KubeletVersion,
+    ManagedConfigMap, Node, NodeHalf, Readiness,
+};
+use nodecfg_contract::{ConfigSource, ConfigStatus};
+
+/// Which labels of Nodes are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LabelKeys {
+    /// All of them.
+    All,
+    /// Those that a selector mentions.
+    Only(BTreeSet<String>),
+}
+
+impl LabelKeys {
+    fn filter(&self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        if let Self::Only(keys) = self {
+            labels.retain(|key, _| keys.contains(key));
+        }
+        labels
+    }
+}
+
+/// meta/v1 ObjectMeta, as far as nodecfg reads it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    /// The namespace; unset for cluster-scoped objects.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// The name.
+    #[serde(default)]
+    pub name: String,
+    /// The uid.
+    #[serde(default)]
+    pub uid: String,
+    /// The version of the object, opaque.
+    #[serde(default)]
+    pub resource_version: Option<String>,
+    /// The labels.
+    #[serde(default)]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// The annotations.
+    #[serde(default)]
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// When the object was created.
+    #[serde(default)]
+    pub creation_timestamp: Option<Timestamp>,
+    /// Set once the object is being deleted.
+    #[serde(default)]
+    pub deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeMeta {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default, rename = "deletionTimestamp")]
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// meta/v1 OwnerReference.
+#[derive(Debug, Deserialize)]
+pub struct WireOwner {
+    /// The kind of the owner.
+    #[serde(default)]
+    pub kind: String,
+    /// The uid of the owner.
+    #[serde(default)]
+    pub uid: String,
+}
+
+/// core/v1 Node.
+#[derive(Debug, Deserialize)]
+pub struct WireNode {
+    metadata: NodeMeta,
+    #[serde(default)]
+    spec: Option<WireNodeSpec>,
+    #[serde(default)]
+    status: Option<WireNodeStatus>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireNodeSpec {
+    #[serde(default)]
+    config_source: Option<ConfigSource>,
+    #[serde(default, rename = "podCIDR")]
+    pod_cidr: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireNodeStatus {
+    #[serde(default)]
+    config: Option<ConfigStatus>,
+    #[serde(default)]
+    conditions: Option<Vec<WireCondition>>,
+    #[serde(default)]
+    node_info: Option<WireNodeInfo>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireCondition {
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default, rename = "lastHeartbeatTime")]
+    heartbeat: Option<Timestamp>,
+    #[serde(default, rename = "lastTransitionTime")]
+    since: Option<Timestamp>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireNodeInfo {
+    #[serde(default)]
+    kubelet_version: String,
+}
+
+impl WireNode {
+    /// When its kubelet last wrote its Ready condition.
+    pub fn heartbeat(&self) -> Option<Timestamp> {
+        let mut conditions = self.status.as_ref()?.conditions.iter().flatten();
+        conditions.find(|condition| condition.kind == "Ready")?.heartbeat
+    }
+
+    /// The Node with the labels that are wanted. `None`: its name is none, which no API server sends.
+    pub fn into_node(self, keys: &LabelKeys) -> Option<Node> {
+        let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
+        let kubelet_version = status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version));
+        let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == "Ready");
+        Some(Node {
+            name: NodeName::new(self.metadata.name).ok()?,
+            uid: self.metadata.uid,
+            labels: keys.filter(self.metadata.labels.unwrap_or_default()),
+            kubelet_version,
+            pod_range: spec.pod_cidr.as_deref().and_then(PodRange::parse),
+            ready: match ready.as_ref().map(|condition| condition.status.as_str()) {
+                Some("True") => Readiness::Ready,
+                Some("False") => Readiness::NotReady,
+                _ => Readiness::Unknown,
+            },
+            ready_since: ready.and_then(|condition| condition.since),
+            status_since: None,
+            deleting: self.metadata.deletion_timestamp.is_some(),
+            source: spec.config_source,
+            half: NodeHalf::of_kubelet(kubelet_version, status.config.is_some()),
+            status: status.config.unwrap_or_default(),
+        })
+    }
+}
+
+/// meta/v1 PartialObjectMetadata.
+#[derive(Debug, Deserialize)]
+pub struct WireMetadata {
+    pub metadata: Meta,
+}
+
+impl WireMetadata {
+    pub fn into_managed(self) -> ManagedConfigMap {
+        let meta = self.metadata;
+        let mut labels = meta.labels.unwrap_or_default();
+        let mut annotations = meta.annotations.unwrap_or_default();
+        ManagedConfigMap {
+            namespace: meta.namespace.unwrap_or_default(),
+            name: meta.name,
+            uid: meta.uid,
+            resource_version: meta.resource_version.unwrap_or_default(),
+            fleet: labels.remove(FLEET_LABEL).and_then(|name| FleetName::new(name).ok()),
+            pool: labels.remove(CONFIG_MAP_POOL_LABEL).and_then(|name| PoolName::new(name).ok()),
+            content_hash: annotations.remove(CONTENT_HASH_ANNOTATION),
+            commit: annotations.remove(COMMIT_ANNOTATION),
+            created: meta.creation_timestamp,
+            deleting: meta.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+/// core/v1 ConfigMap.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WireConfigMap {
+    metadata: Meta,
+    #[serde(default)]
+    immutable: Option<bool>,
+    #[serde(default)]
+    data: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    binary_data: Option<BTreeMap<String, IgnoredAny>>,
+}
+
+impl WireConfigMap {
+    pub fn into_fetched(self) -> FetchedConfigMap {
+        FetchedConfigMap {
+            namespace: self.metadata.namespace.unwrap_or_default(),
+            name: self.metadata.name,
+            uid: self.metadata.uid,
+            immutable: self.immutable.unwrap_or_default(),
+            deleting: self.metadata.deletion_timestamp.is_some(),
+            labels: self.metadata.labels.unwrap_or_default(),
+            annotations: self.metadata.annotations.unwrap_or_default(),
+            data: self.data.unwrap_or_default(),
+            binary_keys: self.binary_data.unwrap_or_default().into_keys().collect(),
+        }
+    }
+}
+
+/// The answer under `/version`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WireVersion {
+    #[serde(default)]
+    pub git_version: String,
+    #[serde(default)]
+    pub major: String,
+    #[serde(default)]
+    pub minor: String,
+}
+
+/// Any answer whose content does not matter.
+#[derive(Debug, Deserialize)]
+pub struct Anything {}
+
+/// meta/v1 ListMeta of one page.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListMeta {
+    #[serde(default)]
+    pub resource_version: Option<String>,
+    #[serde(default, rename = "continue")]
+    pub next: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    metadata: ListMeta,
+}
+
+/// Decodes one page of a list, item by item as they arrive: each is decoded as `W` and kept as what `keep` makes of it.
+pub struct Page<W, T, F: Fn(W) -> Option<T>> {
+    cutter: ItemCutter,
+    keep: F,
+    items: Vec<T>,
+    wire: std::marker::PhantomData<fn() -> W>,
+}
+
+impl<W, T, F: Fn(W) -> Option<T>> Page<W, T, F> {
+    pub fn new(keep: F) -> Self {
+        Self { cutter: ItemCutter::new(), keep, items: Vec::new(), wire: std::marker::PhantomData }
+    }
+}
+
+impl<W: serde::de::DeserializeOwned, T, F: Fn(W) -> Option<T>> Decode for Page<W, T, F> {
+    type Out = (Vec<T>, ListMeta);
+
+    fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
+        let (keep, items) = (&self.keep, &mut self.items);
+        self.cutter.push(bytes, |item| {
+            items.extend(keep(serde_json::from_slice(item)?));
+            Ok(())
+        })
+    }
+
+    fn finish(self) -> Result<Self::Out, serde_json::Error> {
+        let envelope: Envelope = serde_json::from_slice(&self.cutter.into_envelope())?;
+        Ok((self.items, envelope.metadata))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(json: serde_json::Value) -> Node {
+        let wire: WireNode = serde_json::from_value(json).expect("a node");
+        let keys = LabelKeys::Only(BTreeSet::from(["pool".to_owned()]));
+        wire.into_node(&keys).expect("named")
+    }
+
+    #[test]
+    fn a_node_keeps_what_planning_needs() {
+        let node = node(serde_json::json!({
+            "metadata": {"name": "n1", "uid": "u", "labels": {"pool": "a", "other": "b"}, "managedFields": [{}]},
+            "spec": {"podCIDR": "10.4.2.0/25", "configSource": {"configMap": {"name": "c", "namespace": "kube-system", "kubeletConfigKey": "kubelet"}}},
+            "status": {
+                "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
+                "nodeInfo": {"kubeletVersion": "v1.21.14-eks-1"},
+                "images": [{"names": ["x"], "sizeBytes": 1}],
+                "config": {"error": "e"},
+            },
+        }));
+        assert_eq!(node.labels, BTreeMap::from([("pool".to_owned(), "a".to_owned())]));
+        assert_eq!(node.ready, Readiness::Ready);
+        assert_eq!(node.kubelet_version.map(|v| v.to_string()).as_deref(), Some("v1.21.14"));
+        assert_eq!(node.source, Some(ConfigSource::config_map("kube-system", "c", "kubelet")));
+        assert_eq!(node.pod_range.map(PodRange::pods), Some(126));
+        assert_eq!(node.status.error(), Some("e"));
+        assert!(!node.deleting);
+    }
+
+    #[test]
+    fn a_bare_node_is_unknown_and_not_an_error() {
+        let node = node(
+            serde_json::json!({"metadata": {"name": "n1", "labels": null, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"conditions": null, "nodeInfo": {"kubeletVersion": ""}}}),
+        );
+        assert_eq!((node.ready, node.kubelet_version, node.deleting), (Readiness::Unknown, None, true));
+        assert_eq!(node.status, ConfigStatus::default());
+    }
+
+    #[test]
+    fn every_recorded_node_is_readable() {
+        // A Node as API server 1.21 stores it, with the empty status that it fills in.
+        let node = node(serde_json::json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"creationTimestamp": "2026-11-20T13:53:24Z", "name": "rn1", "resourceVersion": "621", "uid": "7dff"},
+            "spec": {"taints": [{"effect": "NoSchedule", "key": "node.kubernetes.io/not-ready"}]},
+            "status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": {"kubeletVersion": ""}}}));
+        assert_eq!((node.source, node.pod_range), (None, None));
+    }
+}

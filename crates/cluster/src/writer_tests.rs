@@ -1,0 +1,190 @@
+//! What a writer sends, and what it makes of the answers.
+
+use super::*;
+
+fn spec() -> ConfigMapSpec {
+    let text = "kind: KubeletConfiguration\n".to_owned();
+    ConfigMapSpec {
+        namespace: "kube-system".to_owned(),
+        name: "prod-gpu-0123456789".to_owned(),
+        fleet: FleetName::new("prod").expect("a name"),
+        pool: PoolName::new("gpu").expect("a name"),
+        content_hash: ContentHash::of(text.as_bytes()),
+        commit: Some(CommitId::new("0".repeat(40)).expect("a commit")),
+        path: "pools/gpu/kubelet.yaml".to_owned(),
+        text,
+    }
+}
+
+#[test]
+fn a_config_map_is_immutable_and_says_where_it_comes_from() {
+    let spec = spec();
+    let map = config_map(&spec);
+    assert_eq!(map["immutable"], true);
+    assert_eq!(map["data"], json!({"kubelet": spec.text}));
+    assert_eq!(
+        map["metadata"]["labels"],
+        json!({"app.kubernetes.io/managed-by": "nodecfg", "nodecfg.dev/fleet": "prod", "nodecfg.dev/pool": "gpu"})
+    );
+    assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/content-hash"], spec.content_hash.to_string());
+    assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/commit"], "0".repeat(40));
+    let uncommitted = config_map(&ConfigMapSpec { commit: None, ..spec });
+    assert!(uncommitted["metadata"]["annotations"].get("nodecfg.dev/commit").is_none());
+}
+
+#[test]
+fn only_the_very_same_immutable_content_is_taken_for_ours() {
+    let spec = spec();
+    let mut found = FetchedConfigMap { immutable: true, ..FetchedConfigMap::default() };
+    assert_eq!(difference(&found, &spec.text).as_deref(), Some("has no key \"kubelet\""));
+    found.data.insert("kubelet".to_owned(), spec.text.clone());
+    assert_eq!(difference(&found, &spec.text), None);
+    assert_eq!(difference(&found, "other").as_deref(), Some("holds another configuration"));
+    let mutable = FetchedConfigMap { immutable: false, ..found.clone() };
+    assert!(difference(&mutable, &spec.text).is_some());
+    let going = FetchedConfigMap { deleting: true, ..found.clone() };
+    assert_eq!(difference(&going, &spec.text).as_deref(), Some("is being deleted"));
+    found.data.insert("more".to_owned(), String::new());
+    assert_eq!(difference(&found, &spec.text).as_deref(), Some("holds more than the configuration"));
+}
+
+#[test]
+fn patches_that_leave_a_source_behind() {
+    let sets = |patch: serde_json::Value| sets_source(&serde_json::from_value(patch).expect("a patch"));
+    assert!(sets(json!([{"op": "test", "path": "/spec/configSource", "value": null},
+        {"op": "add", "path": "/spec/configSource", "value": {}}])));
+    assert!(sets(json!([{"op": "replace", "path": "/spec/configSource/configMap/name", "value": "x"}])));
+    assert!(!sets(json!([{"op": "remove", "path": "/spec/configSource"}])));
+    assert!(!sets(json!([{"op": "add", "path": "/metadata/labels", "value": {}}])));
+}
+
+#[test]
+fn events_are_the_kubelets_kind() {
+    let notice = NodeNotice {
+        node: NodeName::new("n1").expect("a name"),
+        warning: true,
+        reason: "NodeConfigFailed",
+        message: "é".repeat(1000),
+        at: Timestamp::from_second(1_800_000_000).expect("in range"),
+    };
+    let event = event(&notice, COMPONENT);
+    assert_eq!(event["involvedObject"], json!({"kind": "Node", "name": "n1", "uid": "n1"}));
+    assert_eq!(event["metadata"], json!({"generateName": "n1.", "namespace": "default"}));
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["lastTimestamp"], "2027-01-15T08:00:00Z");
+    assert_eq!(event["message"].as_str().expect("text").len(), 1024);
+}
+
+mod over_the_wire {
+    use super::*;
+    use crate::fake::{Log, Reply, node, options, serving, status};
+    use crate::lease::{self, LockOptions};
+
+    /// A writer with its lock, over a server that answers Leases by itself and the rest with these replies.
+    async fn writer(replies: Vec<Reply>) -> (ClusterWriter, HeldLock, Log) {
+        let mut replies = std::collections::VecDeque::from(replies);
+        let (client, log) = serving(move |asked| match (asked.uri.contains("/leases"), asked.method.as_str()) {
+            (true, "GET") => status(404, "NotFound", "not found", json!({"kind": "leases"})),
+            (true, _) => Reply::Json(200, asked.body.clone()),
+            (false, _) => replies.pop_front().unwrap_or(Reply::Reset),
+        });
+        let reader = ClusterReader::new(client, "https://fake", options());
+        let lock = LockOptions::new("kube-system", FleetName::new("prod").expect("a name"), "me".to_owned());
+        let held = lease::acquire(&reader, lock).await.expect("free");
+        (ClusterWriter::new(reader, &held), held, log)
+    }
+
+    fn exists() -> Reply {
+        status(409, "AlreadyExists", "already exists", json!({"kind": "configmaps"}))
+    }
+
+    fn set() -> Patch {
+        serde_json::from_value(json!([{"op": "test", "path": "/spec/configSource", "value": null},
+            {"op": "add", "path": "/spec/configSource", "value": {"configMap": {"name": "x"}}}]))
+        .expect("a patch")
+    }
+
+    #[tokio::test]
+    async fn creating_what_is_there_compares_and_never_overwrites() {
+        let same = || Reply::Json(200, config_map(&spec()));
+        let other = Reply::Json(200, config_map(&ConfigMapSpec { text: "x: 1\n".to_owned(), ..spec() }));
+        // An answer lost after the server had done it shows as "exists already".
+        let (writer, _held, log) = writer(vec![same(), Reply::Reset, exists(), same(), exists(), other]).await;
+        assert_eq!(writer.create_config_map(&spec()).await, Ok(Created::Created));
+        assert_eq!(writer.create_config_map(&spec()).await, Ok(Created::AlreadyThere));
+        let error = writer.create_config_map(&spec()).await.expect_err("differs");
+        assert_eq!(
+            error.to_string(),
+            "cannot create configmap kube-system/prod-gpu-0123456789: a ConfigMap of that name exists and holds another \
+             configuration"
+        );
+        let written: Vec<String> = log.lines().into_iter().filter(|line| line.contains("configmaps")).collect();
+        assert!(written.iter().all(|line| line.starts_with("POST") || line.starts_with("GET")), "{written:?}");
+    }
+
+    #[tokio::test]
+    async fn a_missing_namespace_is_named() {
+        let missing = status(404, "NotFound", "namespaces \"x\" not found", json!({"kind": "namespaces", "name": "x"}));
+        let (writer, _held, _) = writer(vec![missing]).await;
+        let error = writer.create_config_map(&spec()).await.expect_err("missing");
+        assert!(matches!(&error, ClusterError::NamespaceMissing { namespace, .. } if namespace == "x"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_patch_is_judged_by_the_node_that_comes_back() {
+        let name = NodeName::new("n1").expect("a name");
+        let mut kept = node("n1", 3);
+        kept["spec"] =
+            json!({"configSource": {"configMap": {"name": "x", "namespace": "y", "kubeletConfigKey": "kubelet"}}});
+        let rejected =
+            || status(422, "Invalid", "the server rejected our request due to an error in our request", json!({}));
+        let invalid = status(422, "Invalid", "kubeletConfigKey must be set", json!({"kind": "Node", "name": "n1"}));
+        let (writer, _held, log) =
+            writer(vec![Reply::Json(200, kept), Reply::Json(200, node("n1", 3)), Reply::Reset, rejected(), invalid])
+                .await;
+        let patched = writer.patch_node(&name, &set()).await.expect("kept");
+        assert_eq!(patched.map(|source| source.to_string()).as_deref(), Some("y/x"));
+        let error = writer.patch_node(&name, &set()).await.expect_err("dropped");
+        assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
+        assert!(error.help().contains("1.26"));
+        let error = writer.patch_node(&name, &set()).await.expect_err("a test failed");
+        assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+        let error = writer.patch_node(&name, &set()).await.expect_err("refused");
+        assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
+        let asked = log.all().into_iter().find(|asked| asked.method == "PATCH").expect("a patch");
+        assert_eq!(asked.uri, "/api/v1/nodes/n1?fieldManager=nodecfg");
+        assert_eq!(asked.headers[http::header::CONTENT_TYPE], "application/json-patch+json");
+    }
+
+    #[tokio::test]
+    async fn events_are_sent_once_and_never_fail() {
+        let message = "events is forbidden: User \"ci\" cannot create resource \"events\"";
+        let (writer, _held, log) = writer(vec![status(403, "Forbidden", message, json!({})), Reply::Reset]).await;
+        let notice = NodeNotice {
+            node: NodeName::new("n1").expect("a name"),
+            warning: false,
+            reason: "NodeConfigAssigned",
+            message: "m".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+        };
+        writer.emit_event(&notice).await;
+        writer.emit_event(&notice).await;
+        let sent = log.lines().into_iter().filter(|line| line == "POST /api/v1/namespaces/default/events").count();
+        assert_eq!(sent, 2);
+    }
+
+    #[tokio::test]
+    async fn without_the_lock_nothing_is_sent() {
+        let (writer, held, log) = writer(Vec::new()).await;
+        held.release().await;
+        let before = log.all().len();
+        let name = NodeName::new("n1").expect("a name");
+        for error in [
+            writer.create_config_map(&spec()).await.expect_err("no lock"),
+            writer.patch_node(&name, &set()).await.expect_err("no lock"),
+        ] {
+            assert!(matches!(error, ClusterError::LockLost { .. }), "{error}");
+        }
+        assert_eq!(log.all().len(), before);
+    }
+}

@@ -1,0 +1,218 @@
+//! The names that flow through nodecfg, each a type of its own, so that a pool is never passed where a node is meant.
+//!
+//! Every constructor checks the syntax that Kubernetes asks of the name (RFC 1123, apimachinery `validation.go`);
+//! a value of one of these types is therefore always safe to put into a path, a label or an object name.
+
+use std::fmt;
+
+use kubelet_config::label::{check_dns_label, check_dns_subdomain};
+use serde::{Deserialize, Serialize};
+
+/// Why a text is not the name it was taken for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} {value:?} {problem}")]
+pub struct NameError {
+    /// What the text was meant to name, as the user calls it: `pool name`, `fleet name`, …
+    pub kind: &'static str,
+    /// The refused text.
+    pub value: String,
+    /// What is wrong with it, ready to follow the value in a sentence.
+    pub problem: String,
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(String);
+
+        impl $type {
+            /// Takes a text as this name.
+            ///
+            /// # Errors
+            /// When the text breaks the syntax of the name; the error quotes it and says how.
+            pub fn new(value: impl Into<String>) -> Result<Self, NameError> {
+                let value = value.into();
+                match $check(&value) {
+                    Ok(()) => Ok(Self(value)),
+                    Err(problem) => Err(NameError { kind: $kind, value, problem }),
+                }
+            }
+
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({"type": "string"})
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = NameError;
+            fn try_from(value: String) -> Result<Self, NameError> {
+                Self::new(value)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.0
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = NameError;
+            fn from_str(value: &str) -> Result<Self, NameError> {
+                Self::new(value)
+            }
+        }
+
+        impl AsRef<str> for $type {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+name!(
+    /// A fleet: the identity under which one repository manages one cluster. A DNS label, since it begins ConfigMap
+    /// names and is a label value.
+    FleetName, "fleet name", check_dns_label
+);
+name!(
+    /// A pool of nodes that share one configuration; unique within a fleet. A DNS label.
+    PoolName, "pool name", check_dns_label
+);
+name!(
+    /// A Node of the cluster. A DNS subdomain.
+    NodeName, "node name", check_dns_subdomain
+);
+name!(
+    /// A namespace of the cluster. A DNS label.
+    NamespaceName, "namespace", check_dns_label
+);
+
+/// A git commit, as lower-case hexadecimal text of 40 (SHA-1) or 64 (SHA-256) digits.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CommitId(String);
+
+impl CommitId {
+    /// Takes a full object id.
+    ///
+    /// # Errors
+    /// When the text is not 40 or 64 lower-case hexadecimal digits.
+    pub fn new(value: impl Into<String>) -> Result<Self, NameError> {
+        let value = value.into();
+        let hexadecimal = value.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if hexadecimal && (value.len() == 40 || value.len() == 64) {
+            Ok(Self(value))
+        } else {
+            Err(NameError { kind: "commit", value, problem: "is not a full hexadecimal object id".to_owned() })
+        }
+    }
+
+    /// The whole id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first 10 digits, for people.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        self.0.get(..10).unwrap_or(&self.0)
+    }
+}
+
+impl schemars::JsonSchema for CommitId {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "CommitId".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "pattern": "^([0-9a-f]{40}|[0-9a-f]{64})$"})
+    }
+}
+
+impl fmt::Display for CommitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl TryFrom<String> for CommitId {
+    type Error = NameError;
+    fn try_from(value: String) -> Result<Self, NameError> {
+        Self::new(value)
+    }
+}
+
+impl From<CommitId> for String {
+    fn from(commit: CommitId) -> String {
+        commit.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_follow_rfc_1123() {
+        for good in ["a", "a1", "gpu-h200", &"x".repeat(63)] {
+            assert!(PoolName::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "A", "a.b", "a_b", "é", "../x", &"x".repeat(64)] {
+            assert!(PoolName::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn subdomains_may_have_dots_but_no_empty_label() {
+        for good in ["n1", "ip-10-0-0-1.eu-west-1.compute.internal", &"x".repeat(100)] {
+            assert!(NodeName::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "a..b", "a.", "..", "a/b", "N1"] {
+            assert!(NodeName::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_error_quotes_the_name_and_says_what_is_wrong() {
+        let error = PoolName::new("Gpu").expect_err("upper case");
+        assert_eq!(error.to_string(), r#"pool name "Gpu" must start and end with a lower-case letter or a digit"#);
+    }
+
+    #[test]
+    fn commits_are_whole_ids() {
+        assert!(CommitId::new("0".repeat(40)).is_ok());
+        assert!(CommitId::new("0".repeat(39)).is_err());
+        assert!(CommitId::new("HEAD").is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! NodeConfig: the resource that carries the contract of Dynamic Kubelet Configuration on clusters whose Nodes no longer do.
+//!
+//! Cluster-scoped, named like its Node and owned by it. The reconciler writes `spec.configSource`, the agent of that node
+//! writes `status`. Shapes below `spec` and `status.config` are core/v1's ([`crate`], KEP-281). The
+//! CustomResourceDefinition is derived from these types; nothing else describes it.
+
+#![expect(clippy::duplicated_attributes, reason = "the columns of one table repeat their keys")]
+
+use kube_core::CustomResourceExt as _;
+use kube_derive::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{ConfigSource, ConfigStatus};
+
+mod schema;
+
+/// What a node shall run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    crates(kube_core = "::kube_core"),
+    group = "nodecfg.dev",
+    version = "v1alpha1",
+    kind = "NodeConfig",
+    plural = "nodeconfigs",
+    singular = "nodeconfig",
+    shortname = "nc",
+    category = "nodecfg",
+    doc = "What the kubelet of one Node shall run, and what it runs. Named like the Node and owned by it.",
+    printcolumn(name = "Pool", type_ = "string", json_path = ".status.pool"),
+    printcolumn(
+        name = "Wanted",
+        type_ = "string",
+        json_path = ".spec.configSource.configMap.name",
+        description = "The ConfigMap that the node shall run",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Assigned",
+        type_ = "string",
+        json_path = ".status.config.assigned.configMap.name",
+        description = "The ConfigMap that the node has taken as its assignment"
+    ),
+    printcolumn(
+        name = "Active",
+        type_ = "string",
+        json_path = ".status.config.active.configMap.name",
+        description = "The ConfigMap that the kubelet runs; empty: the configuration that the node was provisioned with"
+    ),
+    printcolumn(
+        name = "Known good",
+        type_ = "string",
+        json_path = ".status.config.lastKnownGood.configMap.name",
+        description = "The ConfigMap that the node falls back to",
+        priority = 1
+    ),
+    printcolumn(name = "Error", type_ = "string", json_path = ".status.config.error"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[kube(status = "NodeConfigStatus", derive = "PartialEq", derive = "Default")]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::spec)]
+pub struct NodeConfigSpec {
+    /// The ConfigMap that holds the node's configuration. Without it the node runs the configuration that it was
+    /// provisioned with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_source: Option<ConfigSource>,
+}
+
+/// What is so on a node, as its agent says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::status)]
+pub struct NodeConfigStatus {
+    /// What is assigned, active and last known good, shaped as `Node.status.config`. Present, be it empty, as soon as an
+    /// agent has looked; absent while none ever has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<ConfigStatus>,
+    /// The `metadata.generation` that this status answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Hash of the content that the kubelet runs (`v1:blake3:<hex>`); unset for the local configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+    /// The pool whose configuration is assigned, as the label of its ConfigMap says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// What holds and why, in the form of meta/v1 Condition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Which agent this is from; unset while none has reported that says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<ReportingAgent>,
+}
+
+/// The agent that a status is from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::agent)]
+pub struct ReportingAgent {
+    /// The version of nodecfg that it is.
+    pub version: String,
+    /// When it last wrote this status, by its own clock, RFC 3339. It writes one about hourly though nothing has changed.
+    pub heard_at: String,
+}
+
+/// meta/v1 Condition.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::condition)]
+pub struct Condition {
+    /// `Synced`, `Active` or `KnownGood`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word for programs, in CamelCase.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+    /// When `status` changed last, RFC 3339.
+    pub last_transition_time: String,
+    /// The `metadata.generation` that this condition answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+/// The CustomResourceDefinition (apiextensions.k8s.io/v1) that makes an API server keep NodeConfigs.
+#[must_use]
+pub fn definition() -> Value {
+    // Types of k8s-openapi always serialise.
+    let mut definition = serde_json::to_value(NodeConfig::crd()).unwrap_or_default();
+    schema::tidy(&mut definition);
+    definition
+}

@@ -1,0 +1,231 @@
+//! What is installed, whole, and what must be so of it.
+
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use k8s_openapi::api::apps::v1::DaemonSet as TypedDaemonSet;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::*;
+use nodecfg_cluster::apply::Target;
+
+fn name(text: &str) -> NamespaceName {
+    NamespaceName::new(text).expect("a name")
+}
+
+fn pods(host: Host) -> Agent {
+    Agent::DaemonSet(DaemonSet {
+        namespace: name(AGENT_NAMESPACE),
+        image: "registry.example/nodecfg-agent:0.1".to_owned(),
+        host,
+    })
+}
+
+fn drop_in() -> Host {
+    Host { kubelet_config_dir: Some("/etc/kubernetes/kubelet.conf.d".to_owned()), ..Host::default() }
+}
+
+fn installed(agent: Option<Agent>) -> Vec<Value> {
+    objects(&Installation { namespace: name(NAMESPACE), agent })
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn yaml<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
+    let documents = objects.into_iter().map(|object| serde_saphyr::to_string(object).expect("YAML"));
+    documents.collect::<Vec<_>>().join("---\n")
+}
+
+/// The definition has a snapshot of its own.
+fn but_the_definition(objects: &[Value]) -> String {
+    yaml(objects.iter().filter(|object| text(object, "/kind") != "CustomResourceDefinition"))
+}
+
+#[test]
+fn without_agents() {
+    insta::assert_snapshot!(but_the_definition(&installed(None)));
+}
+
+#[test]
+fn agents_as_pods() {
+    let objects = installed(Some(pods(Host::default())));
+    let without: Vec<Value> = installed(None);
+    insta::assert_snapshot!(but_the_definition(
+        &objects.into_iter().filter(|object| !without.contains(object)).collect::<Vec<_>>()
+    ));
+}
+
+#[test]
+fn agents_as_pods_with_drop_ins() {
+    let of = |host| installed(Some(pods(host))).pop().expect("the DaemonSet");
+    let (file, drop_in) = (of(Host::default()), of(drop_in()));
+    assert_eq!(text(&drop_in, "/kind"), "DaemonSet");
+    assert_ne!(file, drop_in);
+    insta::assert_snapshot!(yaml([
+        &drop_in["spec"]["template"]["spec"]["containers"][1],
+        &drop_in["spec"]["template"]["spec"]["volumes"]
+    ]));
+}
+
+#[test]
+fn agents_on_the_host() {
+    let objects = installed(Some(Agent::Systemd));
+    let without: Vec<Value> = installed(None);
+    insta::assert_snapshot!(but_the_definition(
+        &objects.into_iter().filter(|object| !without.contains(object)).collect::<Vec<_>>()
+    ));
+}
+
+#[test]
+fn units() {
+    insta::assert_snapshot!(unit("/usr/local/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &Host::default()));
+    let odd = Host { kubelet_root: "/data/my kubelet/100%".to_owned(), ..drop_in() };
+    let unit = unit("/opt/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &odd);
+    assert!(unit.contains("\nReadWritePaths=\"/data/my kubelet/100%%\" /etc/kubernetes/kubelet.conf.d\n"), "{unit}");
+    assert!(unit.contains("\n  \"--kubelet-root-dir=/data/my kubelet/100%%\""), "{unit}");
+}
+
+/// Whether the type of the API has a place for everything, under these names.
+fn fits<T: DeserializeOwned + Serialize>(object: &Value) {
+    let typed: T = serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"));
+    assert_eq!(&serde_json::to_value(typed).expect("serialises"), object);
+}
+
+#[test]
+fn every_object_is_what_the_api_takes() {
+    let agents = [None, Some(Agent::Systemd), Some(pods(Host::default())), Some(pods(drop_in()))];
+    let namespaces = [NAMESPACE, AGENT_NAMESPACE, "default", "kube-node-lease"];
+    for (agent, namespace) in agents.iter().flat_map(|agent| namespaces.map(|namespace| (agent, namespace))) {
+        let objects = objects(&Installation { namespace: name(namespace), agent: agent.clone() });
+        for object in &objects {
+            match text(object, "/kind") {
+                "Namespace" => fits::<Namespace>(object),
+                "ServiceAccount" => fits::<ServiceAccount>(object),
+                "CustomResourceDefinition" => {
+                    let typed: CustomResourceDefinition = serde_json::from_value(object.clone()).expect("a definition");
+                    assert!(typed.status.is_none());
+                }
+                "ClusterRole" => fits::<ClusterRole>(object),
+                "ClusterRoleBinding" => fits::<ClusterRoleBinding>(object),
+                "Role" => fits::<Role>(object),
+                "RoleBinding" => fits::<RoleBinding>(object),
+                "ValidatingAdmissionPolicy" => fits::<ValidatingAdmissionPolicy>(object),
+                "ValidatingAdmissionPolicyBinding" => fits::<ValidatingAdmissionPolicyBinding>(object),
+                "DaemonSet" => fits::<TypedDaemonSet>(object),
+                kind => panic!("{kind}: is it applied?"),
+            }
+            assert!(Target::of(object).is_some(), "cannot be applied: {object}");
+        }
+        let mut names: Vec<String> =
+            objects.iter().filter_map(Target::of).map(|target| format!("{target:?}")).collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all, "each once");
+    }
+}
+
+#[test]
+fn what_is_needed_comes_first() {
+    let rank = |object: &Value| match text(object, "/kind") {
+        "Namespace" => 0,
+        "CustomResourceDefinition" => 1,
+        "ServiceAccount" | "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => 2,
+        "ValidatingAdmissionPolicy" => 3,
+        "ValidatingAdmissionPolicyBinding" => 4,
+        _ => 5,
+    };
+    let ranks: Vec<i32> = installed(Some(pods(Host::default()))).iter().map(rank).collect();
+    assert!(ranks.is_sorted(), "{ranks:?}");
+    assert_eq!(ranks.last(), Some(&5));
+}
+
+/// Labels on kube-system would take Pod Security's away, or put it where it breaks the cluster.
+#[test]
+fn namespaces_of_kubernetes_are_left_alone() {
+    let agent =
+        Agent::DaemonSet(DaemonSet { namespace: name("kube-system"), image: "i".to_owned(), host: Host::default() });
+    let objects = objects(&Installation { namespace: name("kube-system"), agent: Some(agent) });
+    assert!(!objects.iter().any(|object| text(object, "/kind") == "Namespace"));
+    let together =
+        Agent::DaemonSet(DaemonSet { namespace: name("both"), image: "i".to_owned(), host: Host::default() });
+    let objects = super::objects(&Installation { namespace: name("both"), agent: Some(together) });
+    let namespaces: Vec<&Value> = objects.iter().filter(|object| text(object, "/kind") == "Namespace").collect();
+    assert_eq!(namespaces.len(), 1);
+    assert_eq!(namespaces[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "privileged");
+}
+
+/// The container with credentials has no privileges, and the one with privileges no credentials.
+#[test]
+fn privileges_and_credentials_are_apart() {
+    for host in [Host::default(), drop_in()] {
+        let object = installed(Some(pods(host))).pop().expect("the DaemonSet");
+        let pod = &object["spec"]["template"]["spec"];
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        assert!(pod.get("hostIPC").is_none());
+        let mounts = |container: &Value| -> Vec<String> {
+            let mounts = container["volumeMounts"].as_array().expect("mounts");
+            mounts.iter().map(|mount| text(mount, "/name").to_owned()).collect()
+        };
+        let [step, agent] = pod["containers"].as_array().expect("containers").as_slice() else { panic!("two") };
+        assert!(mounts(agent).contains(&"token".to_owned()));
+        assert_eq!(mounts(step), ["socket"]);
+        let security = &agent["securityContext"];
+        assert_eq!(security["privileged"], false);
+        assert_eq!(security["allowPrivilegeEscalation"], false);
+        assert_eq!(security["capabilities"], json!({"drop": ["ALL"]}));
+        for container in [agent, step] {
+            assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+        }
+        // Every volume is mounted, and every mount has its volume.
+        let mut mounted: Vec<String> = mounts(agent).into_iter().chain(mounts(step)).collect();
+        mounted.sort();
+        mounted.dedup();
+        let mut volumes: Vec<&str> =
+            pod["volumes"].as_array().expect("volumes").iter().map(|volume| text(volume, "/name")).collect();
+        volumes.sort_unstable();
+        assert_eq!(volumes, mounted);
+    }
+}
+
+/// A restart of the kubelet that has begun must not be cut short, or it is left stopped.
+#[test]
+fn who_ends_an_agent_waits_for_both_commands_of_a_restart() {
+    let both = 2 * COMMAND_LIMIT.as_secs();
+    let unit = unit("/usr/local/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &Host::default());
+    let timeout =
+        unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")?.strip_suffix('s')).expect("is set");
+    assert!(timeout.parse::<u64>().expect("seconds") > both);
+    let object = installed(Some(pods(Host::default()))).pop().expect("the DaemonSet");
+    assert!(object["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64() > Some(both));
+}
+
+/// A mount of a file shows for ever the file that was there when the pod started.
+#[test]
+fn files_that_are_replaced_are_not_mounted_themselves() {
+    let folders = |config: &str, config_dir: &str| -> Vec<String> {
+        let host = Host {
+            kubelet_config: config.to_owned(),
+            kubelet_config_dir: Some(config_dir.to_owned()),
+            ..Host::default()
+        };
+        let object = installed(Some(pods(host))).pop().expect("the DaemonSet");
+        let volumes = object["spec"]["template"]["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        assert!(volumes.iter().all(|volume| text(volume, "/hostPath/type") != "File"));
+        volumes.iter().filter_map(|volume| Some(volume.pointer("/hostPath/path")?.as_str()?.to_owned())).collect()
+    };
+    assert_eq!(folders("/etc/a/config.yaml", "/etc/b"), ["/var/lib/nodecfg", "/etc/b", "/etc/a"]);
+    // No path is mounted twice.
+    assert_eq!(folders("/etc/b/config.yaml", "/etc/b/"), ["/var/lib/nodecfg", "/etc/b/"]);
+}
+
+#[test]
+fn folders_of_paths() {
+    for (path, folder) in [("/a/b/c", "/a/b"), ("/a", "/")] {
+        assert_eq!(parent(path), folder);
+    }
+}

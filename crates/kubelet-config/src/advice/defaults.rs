@@ -1,0 +1,213 @@
+//! Values that are the default anyway, and zeros that the kubelet takes for unset.
+
+use std::sync::LazyLock;
+
+use serde_json::Value as Json;
+
+use super::remarks::Remarks;
+use crate::document::{Node, Reading, Value};
+use crate::fields::{self, Field, FieldType};
+use crate::verdict::{Config, whole};
+use crate::{Minor, duration};
+
+/// Fields that stand in files for those who read them: audits (CIS Kubernetes Benchmark, section 4.2) look for the line,
+/// not for the default.
+const AUDITED: [&str; 9] = [
+    "authentication.",
+    "authorization.",
+    "eventRecordQPS",
+    "makeIPTablesUtilChains",
+    "protectKernelDefaults",
+    "readOnlyPort",
+    "rotateCertificates",
+    "seccompDefault",
+    "serverTLSBootstrap",
+];
+
+/// Fields that hold a value rather than further fields, and have a default in some version.
+static LEAVES: LazyLock<Vec<&'static Field>> = LazyLock::new(|| {
+    let is_leaf = |field: &&Field| {
+        !field.path.contains(['[', '{'])
+            && fields::children(&field.path).is_empty()
+            && field.default.iter().next().is_some()
+    };
+    fields::all().filter(is_leaf).collect()
+});
+
+/// How a value stands to the default of its field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It is a zero that means unset, and the default is something else.
+    Unset,
+    /// It is the default.
+    Default,
+    /// It is something else, or there is no default.
+    Other,
+}
+
+/// Whether the file sets a field, to something that is neither its default nor the zero that means unset.
+pub(super) fn is_changed(config: &Config<'_>, path: &str) -> bool {
+    let field = fields::lookup(path);
+    field.zip(config.given(path)).is_some_and(|(field, node)| standing(node, field, config.minor()) == Standing::Other)
+}
+
+/// Whether the file sets a field, to whatever but the zero that means unset.
+pub(super) fn is_set(config: &Config<'_>, path: &str) -> bool {
+    let field = fields::lookup(path);
+    field.zip(config.given(path)).is_some_and(|(field, node)| standing(node, field, config.minor()) != Standing::Unset)
+}
+
+/// Whether the file sets a field to something that is neither its default nor any zero.
+pub(super) fn is_effective(config: &Config<'_>, path: &str) -> bool {
+    let types = fields::lookup(path).and_then(|field| field.types.at(config.minor())).map_or(&[][..], Vec::as_slice);
+    is_changed(config, path)
+        && config.given(path).is_some_and(|node| match &node.value {
+            Value::Scalar(_) => {
+                !is_zero(node, types)
+                    && !matches!(node.text(), Some("0"))
+                    && node.reading() != Some(Reading::Bool(false))
+            }
+            Value::Sequence(list) => !list.is_empty(),
+            Value::Mapping(map) => !map.is_empty(),
+        })
+}
+
+pub(super) fn check(config: &Config<'_>, minors: &[Minor], next: Option<Minor>, remarks: &mut Remarks) {
+    let minor = config.minor();
+    for field in LEAVES.iter() {
+        let path = field.path.as_str();
+        let Some(node) = config.given(path) else { continue };
+        match standing(node, field, minor) {
+            Standing::Unset => {
+                let default = shown(field, minor);
+                let message = format!("`{path}`: {} means unset here, and the kubelet takes {default}", written(node));
+                remarks
+                    .field(config, "zero-is-unset", path, message)
+                    .help(format!("remove it, or write {default} if that is what is meant"));
+            }
+            Standing::Default if !AUDITED.iter().any(|audited| path.starts_with(audited)) => {
+                let default = field.default.at(minor);
+                // Where versions differ, or the next one will, writing it down is what keeps it.
+                let steady = minors
+                    .iter()
+                    .chain(&next)
+                    .all(|other| !field.is_known_to(*other) || field.default.at(*other) == default);
+                if steady && !decides_another(config, path) && !remarks.mention(path, minor) {
+                    let message = format!("`{path}` is {}, the default", shown(field, minor));
+                    remarks
+                        .field(config, "equals-default", path, message)
+                        .help("it may be left out, unless it is there to override a base");
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Fields whose being written down, not their value, changes something else: the frequency of reports follows that of
+/// updates (`pkg/kubelet/apis/config/v1beta1/defaults.go`).
+fn decides_another(config: &Config<'_>, path: &str) -> bool {
+    match path {
+        "nodeStatusUpdateFrequency" => !is_set(config, "nodeStatusReportFrequency"),
+        "nodeStatusReportFrequency" => is_set(config, "nodeStatusUpdateFrequency"),
+        _ => false,
+    }
+}
+
+fn standing(node: &Node, field: &Field, minor: Minor) -> Standing {
+    let Some(default) = field.default.at(minor).filter(|default| !default.is_null()) else { return Standing::Other };
+    let types = field.types.at(minor).map_or(&[][..], Vec::as_slice);
+    if same(node, default, types) {
+        return Standing::Default;
+    }
+    if !field.keeps_zero(minor) && is_zero(node, types) { Standing::Unset } else { Standing::Other }
+}
+
+/// Whether a value is the zero of its type, which in many fields means unset.
+fn is_zero(node: &Node, types: &[FieldType]) -> bool {
+    match node.reading() {
+        Some(Reading::Int(number)) => number == 0,
+        Some(Reading::Float(number)) => number == 0.0,
+        Some(Reading::Text(text)) => {
+            text.is_empty() || (types.contains(&FieldType::Duration) && duration::nanoseconds(text) == Ok(0))
+        }
+        _ => false,
+    }
+}
+
+fn same(node: &Node, json: &Json, types: &[FieldType]) -> bool {
+    if types.contains(&FieldType::Duration)
+        && let (Some(text), Some(other)) = (node.text(), json.as_str())
+    {
+        return matches!((duration::nanoseconds(text), duration::nanoseconds(other)), (Ok(a), Ok(b)) if a == b);
+    }
+    match (&node.value, json) {
+        (Value::Scalar(_), Json::Number(number)) => match number.as_i64() {
+            Some(number) => whole(node) == Some(i128::from(number)),
+            None => matches!(node.reading(), Some(Reading::Float(value)) if Some(value) == number.as_f64()),
+        },
+        (Value::Scalar(_), Json::Bool(flag)) => node.reading() == Some(Reading::Bool(*flag)),
+        (Value::Scalar(_), Json::String(text)) => node.text() == Some(text),
+        (Value::Sequence(list), Json::Array(other)) => {
+            list.len() == other.len() && list.iter().zip(other).all(|(a, b)| same(a, b, &[]))
+        }
+        (Value::Mapping(map), Json::Object(other)) => {
+            map.len() == other.len()
+                && map.iter().zip(other).all(|((key, entry), (name, b))| key == name && same(&entry.value, b, &[]))
+        }
+        _ => false,
+    }
+}
+
+fn shown(field: &Field, minor: Minor) -> String {
+    match field.default.at(minor) {
+        Some(Json::String(text)) if !text.is_empty() => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
+fn written(node: &Node) -> String {
+    match node.text() {
+        Some("") => "\"\"".to_owned(),
+        Some(text) => text.to_owned(),
+        None => "0".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Document;
+    use crate::gates::Enabled;
+
+    #[test]
+    fn values_and_their_defaults() {
+        for (line, minor, wanted) in [
+            ("maxPods: 110", 36, Standing::Default),
+            ("maxPods: 110.0", 36, Standing::Default),
+            ("maxPods: 0", 36, Standing::Unset),
+            ("maxPods: 111", 36, Standing::Other),
+            ("syncFrequency: 60s", 36, Standing::Default),
+            ("syncFrequency: 0s", 36, Standing::Unset),
+            ("eventRecordQPS: 0", 36, Standing::Other),
+            ("eventRecordQPS: 5", 26, Standing::Default),
+            ("eventRecordQPS: 5", 27, Standing::Other),
+            ("shutdownGracePeriod: 0s", 36, Standing::Default),
+            ("memoryThrottlingFactor: 0.9", 36, Standing::Default),
+            ("enforceNodeAllocatable: [pods]", 36, Standing::Default),
+            ("enforceNodeAllocatable: []", 36, Standing::Other),
+            ("resolvConf: ''", 21, Standing::Unset),
+            ("resolvConf: ''", 36, Standing::Other),
+            ("failSwapOn: true", 36, Standing::Default),
+            ("failSwapOn: false", 36, Standing::Other),
+            ("clusterDNS: []", 36, Standing::Other),
+        ] {
+            let document = Document::parse("kubelet.yaml", line).document.unwrap();
+            let config = Config::new(&document, Minor(minor), Enabled::default());
+            let path = line.split(':').next().unwrap();
+            let (node, field) = (config.given(path).unwrap(), fields::lookup(path).unwrap());
+            assert_eq!(standing(node, field, Minor(minor)), wanted, "{line} in 1.{minor}");
+        }
+    }
+}

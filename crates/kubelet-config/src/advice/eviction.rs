@@ -1,0 +1,217 @@
+//! Eviction: thresholds that get lost, that never come into play, or that hardly mean what they say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::remarks::Remarks;
+use crate::fields;
+use crate::finding::Place;
+use crate::quantity::Quantity;
+use crate::verdict::Config;
+
+/// From this share of free space on a threshold is rather the share that may be used.
+const HARDLY_MEANT: f64 = 50.0;
+
+pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
+    lost(config, remarks);
+    soft(config, remarks);
+    without_threshold(config, remarks);
+    for map in ["evictionHard", "evictionSoft"] {
+        for (signal, entry) in config.entries(map) {
+            let Some(Amount::Percent(percent)) = entry.value.text().and_then(Amount::read) else { continue };
+            if percent > HARDLY_MEANT {
+                // Without the noise of binary fractions.
+                let rest = ((100.0 - percent) * 100.0).round() / 100.0;
+                remarks
+                    .at(
+                        "eviction-percent-high",
+                        format!("{map}.{signal}"),
+                        entry.value.place.clone(),
+                        format!("`{map}.{signal}` evicts pods as soon as less than {percent}% is free"),
+                    )
+                    .help(format!("the value is what stays free; to evict at {percent}% used, write \"{rest}%\""));
+            }
+        }
+    }
+}
+
+/// A threshold's size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Amount {
+    Percent(f64),
+    Absolute(Quantity),
+}
+
+impl Amount {
+    /// Reads a threshold; `None` when it is none, as 0% and 100% say, or does not read.
+    fn read(text: &str) -> Option<Self> {
+        if text == "0%" || text == "100%" {
+            return None;
+        }
+        if text.ends_with('%') {
+            return text.trim_end_matches('%').parse().ok().filter(|p| (0.0..=100.0).contains(p)).map(Self::Percent);
+        }
+        Quantity::parse(text).ok().map(Self::Absolute)
+    }
+
+    /// Whether it is reached no earlier than another; `None` when that depends on the host.
+    fn is_no_earlier_than(self, other: Self) -> Option<bool> {
+        match (self, other) {
+            (Self::Percent(a), Self::Percent(b)) => Some(a <= b),
+            (Self::Absolute(a), Self::Absolute(b)) => Some(a <= b),
+            _ => None,
+        }
+    }
+}
+
+/// The hard thresholds that the kubelet sets when none are given: signal and value.
+fn default_hard(config: &Config<'_>) -> impl Iterator<Item = (&'static str, &'static str)> {
+    fields::lookup("evictionHard")
+        .and_then(|field| field.default.at(config.minor())?.as_object())
+        .into_iter()
+        .flatten()
+        .filter_map(|(signal, value)| Some((signal.as_str(), value.as_str()?)))
+}
+
+/// The hard thresholds that the kubelet works with (`cmd/kubelet/app/server.go`, `loadConfigFile`): those given; the
+/// defaults when none are, or those besides when they are to be merged. The place says where it is written.
+pub(super) fn hard<'d>(config: &Config<'d>) -> BTreeMap<&'d str, (&'d str, Option<Place>)> {
+    let mut hard: BTreeMap<&'d str, (&'d str, Option<Place>)> = BTreeMap::new();
+    if config.given("evictionHard").is_none() || config.is("mergeDefaultEvictionSettings") {
+        hard.extend(default_hard(config).map(|(signal, value)| (signal, (value, None))));
+    }
+    for (signal, entry) in config.entries("evictionHard") {
+        hard.insert(signal, (entry.value.text().unwrap_or_default(), Some(entry.value.place.clone())));
+    }
+    hard
+}
+
+/// The share of free space at which a hard threshold given as a share is reached.
+pub(super) fn hard_percent(config: &Config<'_>, signal: &str) -> Option<f64> {
+    match Amount::read(hard(config).get(signal)?.0)? {
+        Amount::Percent(percent) => Some(percent),
+        Amount::Absolute(_) => None,
+    }
+}
+
+/// Default thresholds that an incomplete evictionHard takes away.
+fn lost(config: &Config<'_>, remarks: &mut Remarks) {
+    let Some(given) = config.given("evictionHard").and_then(|node| node.mapping()) else { return };
+    if config.is("mergeDefaultEvictionSettings") {
+        return;
+    }
+    if given.is_empty() {
+        let message = "`evictionHard` is empty: the kubelet evicts no pod, whatever runs out on the node";
+        remarks
+            .field(config, "eviction-hard-empty", "evictionHard", message)
+            .help("to have the default thresholds remove the line; if a node shall never evict, nothing is to be done");
+        return;
+    }
+    let lost: Vec<_> = default_hard(config).filter(|(signal, _)| !given.contains_key(*signal)).collect();
+    if lost.is_empty() {
+        return;
+    }
+    let images_alone = lost.iter().all(|(signal, _)| signal.starts_with("imagefs."));
+    let code = if images_alone { "eviction-image-defaults-lost" } else { "eviction-defaults-lost" };
+    let signals = lost.iter().map(|(signal, _)| *signal).collect::<Vec<_>>().join(", ");
+    let lines = lost.iter().map(|(signal, value)| format!("{signal}: \"{value}\"")).collect::<Vec<_>>().join(", ");
+    let help = format!(
+        "add to evictionHard {lines}, or \"0%\" for a signal that shall have no threshold; from 1.33 on \
+         mergeDefaultEvictionSettings: true keeps the defaults as well"
+    );
+    let message = format!("`evictionHard` leaves out {signals}: no threshold there, not even the default one");
+    remarks.field(config, code, "evictionHard", message).help(help);
+}
+
+/// Soft thresholds that never come first, or that spare no pod anything.
+fn soft(config: &Config<'_>, remarks: &mut Remarks) {
+    let hard = hard(config);
+    let mut active = false;
+    for (signal, entry) in config.entries("evictionSoft") {
+        let Some((text, soft)) = entry.value.text().and_then(|text| Some((text, Amount::read(text)?))) else {
+            continue;
+        };
+        active = true;
+        let Some((hard_text, hard_place)) = hard.get(signal) else { continue };
+        if Amount::read(hard_text).and_then(|hard| soft.is_no_earlier_than(hard)) == Some(true) {
+            let whose = if hard_place.is_some() { "" } else { "default " };
+            remarks
+                .at(
+                    "soft-below-hard",
+                    format!("evictionSoft.{signal}"),
+                    entry.value.place.clone(),
+                    format!(
+                        "the soft threshold {text} for {signal} is never reached before the {whose}hard one, {hard_text}"
+                    ),
+                )
+                .help("raise the soft threshold above the hard one, or remove it");
+            if let Some(place) = hard_place {
+                remarks.related(place.clone(), "the hard threshold");
+            }
+        }
+    }
+    let pod_grace = config.int("evictionMaxPodGracePeriod").unwrap_or(0);
+    if active && pod_grace == 0 {
+        remarks
+            .field(
+                config,
+                "soft-eviction-kills-at-once",
+                "evictionSoft",
+                "`evictionMaxPodGracePeriod` is 0: a soft eviction gives pods no time to end, like a hard one",
+            )
+            .help("write evictionMaxPodGracePeriod: 60, or as many seconds as pods may take at most");
+    }
+    if !active && pod_grace != 0 {
+        let message = format!("`evictionMaxPodGracePeriod` is {pod_grace} and there is no soft threshold to use it");
+        remarks
+            .field(config, "pod-grace-unused", "evictionMaxPodGracePeriod", message)
+            .help("remove it, or set thresholds in evictionSoft and evictionSoftGracePeriod");
+    }
+}
+
+/// Grace periods and amounts to reclaim of signals without the threshold that they belong to.
+fn without_threshold(config: &Config<'_>, remarks: &mut Remarks) {
+    let soft: BTreeSet<&str> = config.entries("evictionSoft").map(|(signal, _)| signal).collect();
+    let hard = hard(config);
+    for (signal, entry) in config.entries("evictionSoftGracePeriod") {
+        if !soft.contains(signal) {
+            remarks
+                .at(
+                    "grace-without-threshold",
+                    format!("evictionSoftGracePeriod.{signal}"),
+                    entry.value.place.clone(),
+                    format!("`evictionSoftGracePeriod` names {signal}, `evictionSoft` does not"),
+                )
+                .help(format!("give {signal} a threshold in evictionSoft, or remove its grace period"));
+        }
+    }
+    for (signal, entry) in config.entries("evictionMinimumReclaim") {
+        if !soft.contains(signal) && !hard.contains_key(signal) {
+            remarks
+                .at(
+                    "reclaim-without-threshold",
+                    format!("evictionMinimumReclaim.{signal}"),
+                    entry.value.place.clone(),
+                    format!("`evictionMinimumReclaim` names {signal}, which has neither a hard nor a soft threshold"),
+                )
+                .help(format!("give {signal} a threshold in evictionHard or evictionSoft, or remove it here"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_compared_where_the_host_does_not_matter() {
+        let earlier = |a, b| Amount::read(a)?.is_no_earlier_than(Amount::read(b)?);
+        assert_eq!(earlier("50Mi", "100Mi"), Some(true));
+        assert_eq!(earlier("0.1Gi", "100Mi"), Some(false));
+        assert_eq!(earlier("5%", "5.0%"), Some(true));
+        assert_eq!(earlier("5%", "100Mi"), None);
+        assert_eq!(Amount::read("0%"), None);
+        assert_eq!(Amount::read("100%"), None);
+        assert_eq!(Amount::read("NaN%"), None);
+        assert_eq!(Amount::read("0.0%"), Some(Amount::Percent(0.0)));
+    }
+}

@@ -1,0 +1,181 @@
+//! CPU, memory and topology managers, cgroups and swap: settings beside a policy that does not use them.
+
+use super::defaults;
+use super::remarks::Remarks;
+use crate::verdict::{Config, memory_manager};
+
+pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
+    cpu(config, remarks);
+    memory(config, remarks);
+    topology(config, remarks);
+    swap(config, remarks);
+}
+
+fn cpu(config: &Config<'_>, remarks: &mut Remarks) {
+    let policy = config.text("cpuManagerPolicy");
+    if policy == "none" && defaults::is_changed(config, "cpuManagerReconcilePeriod") {
+        remarks
+            .field(
+                config,
+                "cpu-reconcile-unused",
+                "cpuManagerReconcilePeriod",
+                "`cpuManagerReconcilePeriod` has no effect: with the policy none there is nothing to reconcile",
+            )
+            .help("remove it, or write cpuManagerPolicy: static");
+    }
+    if config.flag("cpuCFSQuota") == Some(false) && defaults::is_changed(config, "cpuCFSQuotaPeriod") {
+        remarks
+            .field(
+                config,
+                "cfs-period-unused",
+                "cpuCFSQuotaPeriod",
+                "`cpuCFSQuotaPeriod` has no effect: `cpuCFSQuota` is false, so CPU limits set no quota",
+            )
+            .related(config.place("cpuCFSQuota"), "switched off here")
+            .help("remove it, or write cpuCFSQuota: true");
+    }
+}
+
+fn memory(config: &Config<'_>, remarks: &mut Remarks) {
+    let policy = config.text("memoryManagerPolicy");
+    if matches!(policy, "None" | "none") && config.list("reservedMemory").is_some_and(|list| !list.is_empty()) {
+        remarks
+            .field(
+                config,
+                "reserved-memory-unused",
+                "reservedMemory",
+                "`reservedMemory` has no effect: the memory manager's policy is None",
+            )
+            .help("write memoryManagerPolicy: Static, or remove reservedMemory");
+    }
+    if memory_manager::is_static(config) {
+        reserved_memory(config, remarks);
+    }
+}
+
+/// What `reservedMemory` adds up to, where the file alone tells what it must.
+fn reserved_memory(config: &Config<'_>, remarks: &mut Remarks) {
+    let known =
+        memory_manager::sums(config).into_iter().filter_map(|sums| Some((sums.kind, sums.reserved_memory, sums.kept?)));
+    for (kind, sum, kept) in known.filter(|(_, sum, kept)| sum != kept) {
+        let field = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
+        let message = format!(
+            "`reservedMemory` adds up to {sum} bytes of {kind}, while kubeReserved, systemReserved and the hard eviction \
+             threshold keep {kept}: the kubelet does not start"
+        );
+        let help = if kind == "memory" {
+            format!("have the entries of reservedMemory add up to \"{kept}\" (in bytes), over all NUMA nodes")
+        } else {
+            format!("remove {kind} from reservedMemory: nothing keeps any from pods")
+        };
+        remarks.field(config, "reserved-memory-mismatch", field, message).help(help);
+    }
+}
+
+fn topology(config: &Config<'_>, remarks: &mut Remarks) {
+    let policy = config.text("topologyManagerPolicy");
+    if policy != "none" {
+        if config.text("cpuManagerPolicy") == "none"
+            && matches!(config.text("memoryManagerPolicy"), "None" | "none" | "")
+        {
+            let message = format!(
+                "`topologyManagerPolicy` is {policy}, but the CPU and memory managers are off: it aligns devices alone"
+            );
+            remarks
+                .field(config, "topology-devices-only", "topologyManagerPolicy", message)
+                .help("to align CPUs too write cpuManagerPolicy: static; for memory, memoryManagerPolicy: Static");
+        }
+        return;
+    }
+    if config.text("topologyManagerScope") == "pod" {
+        remarks
+            .field(
+                config,
+                "topology-scope-unused",
+                "topologyManagerScope",
+                "`topologyManagerScope` has no effect: the topology manager's policy is none",
+            )
+            .help("write a topologyManagerPolicy (best-effort, restricted, single-numa-node), or remove the scope");
+    }
+    if config.entries("topologyManagerPolicyOptions").next().is_some() {
+        remarks
+            .field(
+                config,
+                "topology-options-unused",
+                "topologyManagerPolicyOptions",
+                "`topologyManagerPolicyOptions` have no effect: the topology manager's policy is none",
+            )
+            .help("write a topologyManagerPolicy (best-effort, restricted, single-numa-node), or remove the options");
+    }
+}
+
+fn swap(config: &Config<'_>, remarks: &mut Remarks) {
+    let behavior = config.text("memorySwap.swapBehavior");
+    if matches!(behavior, "LimitedSwap" | "UnlimitedSwap") && config.is("failSwapOn") {
+        let message = format!(
+            "`memorySwap.swapBehavior` is {behavior}, but with `failSwapOn` the kubelet starts on hosts without swap only"
+        );
+        remarks
+            .field(config, "swap-never-used", "memorySwap.swapBehavior", message)
+            .help("write failSwapOn: false, or remove memorySwap");
+    }
+}
+
+/// `cgroupDriver`: anything but `systemd` makes the kubelet use cgroupfs, whatever the runtime does.
+pub(super) fn cgroup_driver(config: &Config<'_>, remarks: &mut Remarks) {
+    let driver = config.text("cgroupDriver");
+    if !matches!(driver, "systemd" | "cgroupfs") {
+        let message = format!("`cgroupDriver` is {driver:?}, which the kubelet takes for cgroupfs without a word");
+        remarks
+            .field(config, "cgroup-driver-unknown", "cgroupDriver", message)
+            .help("write systemd or cgroupfs, the one that the container runtime uses");
+    } else if config.given("cgroupDriver").is_some()
+        && driver == "cgroupfs"
+        && !config.gate("KubeletCgroupDriverFromCRI")
+    {
+        remarks
+            .field(
+                config,
+                "cgroup-driver-cgroupfs",
+                "cgroupDriver",
+                "`cgroupDriver` is cgroupfs; it has to be the container runtime's, and on hosts with systemd it competes \
+                 with systemd",
+            )
+            .help("on hosts with systemd write cgroupDriver: systemd, and have the runtime use the same");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Minor;
+    use crate::document::Document;
+
+    #[test]
+    fn the_static_memory_manager_compares_sums() {
+        let kept = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmemoryManagerPolicy: Static\n\
+                    kubeReserved: {memory: 424Mi}\nsystemReserved: {memory: 500Mi}\n";
+        let told = |rest: &str| -> Vec<String> {
+            let document = Document::parse("kubelet.yaml", &format!("{kept}{rest}")).document.unwrap();
+            let verdict = crate::verdict::assess(&document, Minor(36));
+            let found = crate::advice::review(&document, &[verdict]);
+            found.into_iter().filter(|one| one.code == "reserved-memory-mismatch").map(|one| one.message).collect()
+        };
+        // The threshold of memory.available is 100Mi by default.
+        for good in [
+            "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]",
+            "reservedMemory: [{limits: {memory: 512Mi}}, {numaNode: 1, limits: {memory: 536870912}}]",
+            "mergeDefaultEvictionSettings: true\nevictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 1Gi}}]",
+            "evictionHard: {memory.available: 5%}\nreservedMemory: [{limits: {memory: 1Mi}}]",
+        ] {
+            assert_eq!(told(good), [] as [&str; 0], "{good}");
+        }
+        let pages =
+            "evictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 924Mi, hugepages-2Mi: 4Mi}}]";
+        assert!(
+            told(pages).first().is_some_and(|one| one.contains("4194304 bytes of hugepages-2Mi")),
+            "{:?}",
+            told(pages)
+        );
+        assert!(told("").first().is_some_and(|one| one.contains("0 bytes of memory")), "{:?}", told(""));
+    }
+}

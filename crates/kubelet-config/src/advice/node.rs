@@ -1,0 +1,132 @@
+//! How the kubelet registers its node, keeps its status fresh, and shuts it down.
+
+use std::collections::BTreeMap;
+
+use super::defaults;
+use super::remarks::Remarks;
+use crate::Minor;
+use crate::verdict::Config;
+
+const SECOND: i64 = 1_000_000_000;
+
+pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
+    status(config, remarks);
+    taints(config, remarks);
+    shutdown(config, remarks);
+}
+
+fn status(config: &Config<'_>, remarks: &mut Remarks) {
+    let update = config.duration("nodeStatusUpdateFrequency").unwrap_or(0);
+    let report_set = defaults::is_set(config, "nodeStatusReportFrequency");
+    let follows = !report_set && defaults::is_set(config, "nodeStatusUpdateFrequency");
+    let report = if follows { Some(update) } else { config.duration("nodeStatusReportFrequency") }.unwrap_or(0);
+    if report_set && report > 0 && report < update {
+        let message = format!(
+            "`nodeStatusReportFrequency` is {}, more often than the status is computed, every {}",
+            seconds(report),
+            seconds(update)
+        );
+        remarks
+            .field(config, "report-before-update", "nodeStatusReportFrequency", message)
+            .help("write nodeStatusUpdateFrequency or more; a status that changed is reported at once anyway");
+    }
+    if follows && update > 0 && update < 300 * SECOND {
+        let message = format!(
+            "setting `nodeStatusUpdateFrequency` alone has every node write its status every {}, changed or not, in place of \
+             every 5m",
+            seconds(update)
+        );
+        remarks
+            .field(config, "report-follows-update", "nodeStatusUpdateFrequency", message)
+            .help("write nodeStatusReportFrequency: 5m beside it, or remove it if it is the default of 10s");
+    }
+    // The lease is renewed four times in its life (pkg/kubelet/kubelet.go, nodeLeaseRenewIntervalFraction).
+    let lease = config.int("nodeLeaseDurationSeconds").unwrap_or(0);
+    let renewal = lease.saturating_mul(SECOND) / 4;
+    let grace = if config.minor() >= Minor(32) { 50 } else { 40 };
+    if renewal >= grace * SECOND && report >= grace * SECOND {
+        let message = format!(
+            "with `nodeLeaseDurationSeconds` {lease} the kubelet gives a sign of life every {}; the control plane takes a \
+             node for lost after {grace}s by default",
+            seconds(renewal)
+        );
+        remarks.field(config, "lease-too-long", "nodeLeaseDurationSeconds", message).help(
+            "write 40; if it has to be longer, raise the controller manager's --node-monitor-grace-period well above a \
+             quarter of it",
+        );
+    }
+}
+
+fn taints(config: &Config<'_>, remarks: &mut Remarks) {
+    let taints = config.list("registerWithTaints").unwrap_or_default();
+    if !taints.is_empty() && config.flag("registerNode") == Some(false) {
+        remarks
+            .field(
+                config,
+                "taints-unused",
+                "registerWithTaints",
+                "`registerWithTaints` has no effect: `registerNode` is false, so the kubelet does not register its node",
+            )
+            .related(config.place("registerNode"), "switched off here")
+            .help("put the taints on the Node object, or write registerNode: true");
+        return;
+    }
+    let mut seen = BTreeMap::new();
+    for (at, taint) in taints.iter().enumerate() {
+        let Some(key) = taint.get("key").and_then(|key| key.text()) else { continue };
+        let effect = taint.get("effect").and_then(|effect| effect.text()).unwrap_or_default();
+        if effect.is_empty() {
+            remarks
+                .at(
+                    "taint-without-effect",
+                    format!("registerWithTaints[{at}].effect"),
+                    taint.place.clone(),
+                    format!(
+                        "the taint {key} has no effect: the API server refuses such a Node, and it is never registered"
+                    ),
+                )
+                .help("write effect: NoSchedule, PreferNoSchedule or NoExecute");
+        } else if let Some(first) = seen.insert((key, effect), taint) {
+            remarks
+                .at(
+                    "taint-twice",
+                    format!("registerWithTaints[{at}]"),
+                    taint.place.clone(),
+                    format!("the taint {key}:{effect} is there twice: the API server refuses such a Node, and it is never registered"),
+                )
+                .related(first.place.clone(), "the first one")
+                .help("keep one of them");
+        }
+    }
+}
+
+fn shutdown(config: &Config<'_>, remarks: &mut Remarks) {
+    let total = config.duration("shutdownGracePeriod").unwrap_or(0);
+    let critical = config.duration("shutdownGracePeriodCriticalPods").unwrap_or(0);
+    if total <= 0 {
+        return;
+    }
+    if critical == total {
+        let message = format!(
+            "critical pods have all of the {} that a shutdown may take: the other pods are killed without any time to end",
+            seconds(total)
+        );
+        remarks
+            .field(config, "shutdown-all-critical", "shutdownGracePeriodCriticalPods", message)
+            .related(config.place("shutdownGracePeriod"), "for all pods together")
+            .help("write less than shutdownGracePeriod; what is left of it is the other pods'");
+    } else if critical == 0 {
+        let message = format!(
+            "`shutdownGracePeriod` is {}, all of it for ordinary pods: critical pods are killed without any time to end",
+            seconds(total)
+        );
+        remarks
+            .field(config, "shutdown-none-critical", "shutdownGracePeriod", message)
+            .help("write shutdownGracePeriodCriticalPods, a part of shutdownGracePeriod, such as 10s");
+    }
+}
+
+/// A length of time in seconds.
+fn seconds(nanos: i64) -> String {
+    if nanos % SECOND == 0 { format!("{}s", nanos / SECOND) } else { format!("{}ms", nanos / 1_000_000) }
+}

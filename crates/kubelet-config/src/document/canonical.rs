@@ -1,0 +1,161 @@
+//! The canonical form: one spelling for one content, read alike by YAML 1.1 and 1.2 readers.
+//!
+//! Block style, two spaces a level, keys in byte order. Text is plain only where no reader could take it for anything
+//! else, and otherwise in double quotes with JSON's escapes and ASCII alone. Whole numbers are decimal. `{}` and `[]`
+//! for what is empty, `null` for a null left in the tree. The rule is version 1 of the
+//! [content hash](nodecfg_contract::ContentHash): a change of it is a new version.
+
+use std::fmt::Write;
+
+use super::{Mapping, Node, Reading, Scalar, Value, scalar::number};
+
+/// Words that some YAML reader takes for a boolean or null, in lower case.
+const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
+
+pub(super) fn document(root: &Node) -> String {
+    let mut out = String::new();
+    match &root.value {
+        Value::Mapping(map) if !map.is_empty() => entries(&mut out, map, 0, false),
+        Value::Sequence(list) if !list.is_empty() => items(&mut out, list, 0, false),
+        _ => {
+            leaf(&mut out, root);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// Writes a map's entries at `indent`; `inline` when the first follows a dash on the same line.
+fn entries(out: &mut String, map: &Mapping, indent: usize, inline: bool) {
+    for (at, (key, entry)) in map.iter().enumerate() {
+        if !(inline && at == 0) {
+            spaces(out, indent);
+        }
+        out.push_str(&text(key));
+        out.push(':');
+        match &entry.value.value {
+            Value::Mapping(map) if !map.is_empty() => {
+                out.push('\n');
+                entries(out, map, indent + 2, false);
+            }
+            Value::Sequence(list) if !list.is_empty() => {
+                out.push('\n');
+                items(out, list, indent + 2, false);
+            }
+            _ => {
+                out.push(' ');
+                leaf(out, &entry.value);
+                out.push('\n');
+            }
+        }
+    }
+}
+
+fn items(out: &mut String, list: &[Node], indent: usize, inline: bool) {
+    for (at, item) in list.iter().enumerate() {
+        if !(inline && at == 0) {
+            spaces(out, indent);
+        }
+        out.push_str("- ");
+        match &item.value {
+            Value::Mapping(map) if !map.is_empty() => entries(out, map, indent + 2, true),
+            Value::Sequence(list) if !list.is_empty() => items(out, list, indent + 2, true),
+            _ => {
+                leaf(out, item);
+                out.push('\n');
+            }
+        }
+    }
+}
+
+fn spaces(out: &mut String, count: usize) {
+    out.extend(std::iter::repeat_n(' ', count));
+}
+
+fn leaf(out: &mut String, node: &Node) {
+    match &node.value {
+        Value::Mapping(_) => out.push_str("{}"),
+        Value::Sequence(_) => out.push_str("[]"),
+        Value::Scalar(scalar) => out.push_str(&scalar_text(scalar)),
+    }
+}
+
+/// The canonical spelling of what a scalar means to the kubelet.
+#[must_use]
+pub fn scalar_text(scalar: &Scalar) -> String {
+    match scalar.read() {
+        Reading::Null => "null".to_owned(),
+        Reading::Bool(value) => value.to_string(),
+        Reading::Int(value) => value.to_string(),
+        Reading::Float(value) => number(value),
+        Reading::Text(value) => text(value),
+    }
+}
+
+/// The canonical spelling of a text: plain where every reader takes it for text, in double quotes otherwise.
+#[must_use]
+pub fn text(value: &str) -> String {
+    if is_safe(value) { value.to_owned() } else { quoted(value) }
+}
+
+/// Starts with a letter, `_` or `/`, goes on with letters, digits and `_./-`, and is none of the words that mean
+/// something: no reader's numbers, dates, indicators or separators look like that.
+fn is_safe(value: &str) -> bool {
+    let mut chars = value.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_' || c == '/')
+        && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-'))
+        && !WORDS.contains(&value.to_ascii_lowercase().as_str())
+}
+
+/// A text in double quotes, ASCII alone. `\u` and `\U` are escapes of YAML 1.1 and 1.2 alike.
+pub(super) fn quoted(value: &str) -> String {
+    let mut out = String::with_capacity(value.len() + 2);
+    out.push('"');
+    for c in value.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            ' '..='~' => out.push(c),
+            _ => {
+                let code = u32::from(c);
+                // Writing to a String does not fail.
+                let _ = if code <= 0xffff { write!(out, "\\u{code:04x}") } else { write!(out, "\\U{code:08x}") };
+            }
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::Document;
+
+    fn canonical(text: &str) -> String {
+        let parsed = Document::parse("test.yaml", text);
+        assert!(parsed.findings.is_empty(), "{:?}", parsed.findings);
+        parsed.document.expect("a document").canonical()
+    }
+
+    #[test]
+    fn one_spelling() {
+        let text = "b: {'y': [], x: {}}\n'a': |\n  two\n  lines\nlist:\n- [1, [2]]\n- k: v\n  j: 5.0\nnone: ~\nn1: 'no'\nport: 0x10\n\
+                    u: \"\\u00e9\\U0001F600\"\nunix: unix:///run\ndate: 2001-01-01\n";
+        assert_eq!(
+            canonical(text),
+            "a: \"two\\nlines\\n\"\nb:\n  x: {}\n  \"y\": []\ndate: \"2001-01-01\"\nlist:\n  - - 1\n    - - 2\n  - j: 5\n    k: v\n\
+             n1: \"no\"\nnone: null\nport: 16\nu: \"\\u00e9\\U0001f600\"\nunix: \"unix:///run\"\n"
+        );
+    }
+
+    #[test]
+    fn whatever_stands_at_the_root() {
+        assert_eq!(canonical("[]"), "[]\n");
+        assert_eq!(canonical("{}"), "{}\n");
+        assert_eq!(canonical("x"), "x\n");
+        assert_eq!(canonical("[a, 'off']"), "- a\n- \"off\"\n");
+    }
+}

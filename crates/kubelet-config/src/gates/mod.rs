@@ -1,0 +1,247 @@
+//! The table of feature gates: which ones a kubelet of a version knows, at which stage, with which default, and which of
+//! them need which others (`data/kubelet/gates.csv`, `data/kubelet/gate-dependencies.csv`).
+//!
+//! A kubelet knows every gate that is linked into its binary, whether it asks for it or not: those of `pkg/features`,
+//! k8s.io/apiserver, component-base, apiextensions-apiserver (while `pkg/features` names some of them) and, since 1.30,
+//! client-go. The table is that of each minor's last patch release, since gates are added in patch releases now and then.
+//! A gate that 1.16 knows may be older. What 1.37 knows is taken from its beta and its documentation.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+use super::minor::Minor;
+use super::table;
+
+mod apply;
+
+pub use apply::{Enabled, GateError, apply};
+
+static TEXT: &str = include_str!("../../data/gates.csv");
+static NEEDS_TEXT: &str = include_str!("../../data/gate-dependencies.csv");
+static TABLE: LazyLock<BTreeMap<String, Vec<Span>>> = LazyLock::new(|| {
+    let mut gates: BTreeMap<String, Vec<Span>> = BTreeMap::new();
+    for (gate, span) in table::rows(TEXT).filter_map(|cells| span(&cells)) {
+        gates.entry(gate).or_default().push(span);
+    }
+    gates
+});
+static NEEDS: LazyLock<BTreeMap<String, Vec<Need>>> = LazyLock::new(|| {
+    let mut needs: BTreeMap<String, Vec<Need>> = BTreeMap::new();
+    for (gate, need) in table::rows(NEEDS_TEXT).filter_map(|cells| need(&cells)) {
+        needs.entry(gate).or_default().push(need);
+    }
+    needs
+});
+
+/// How far a gate's feature has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
+pub enum GateStage {
+    /// May go away or change without notice.
+    Alpha,
+    /// Here to stay; may still change.
+    Beta,
+    /// Generally available; the gate goes away a few versions later.
+    #[serde(rename = "GA")]
+    Ga,
+    /// On its way out.
+    Deprecated,
+}
+
+impl fmt::Display for GateStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Alpha => "alpha",
+            Self::Beta => "beta",
+            Self::Ga => "GA",
+            Self::Deprecated => "deprecated",
+        })
+    }
+}
+
+/// A gate as kubelets of some version have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GateAt {
+    /// How far the feature has come.
+    pub stage: GateStage,
+    /// Whether it is on when nobody says anything.
+    pub default: bool,
+    /// Whether it keeps its default: any other value keeps the kubelet from starting.
+    pub locked: bool,
+    /// Whether the kubelet, or the node's part of a library, asks for it. The others change nothing on a node.
+    pub kubelet: bool,
+}
+
+/// The versions in which a gate was as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The first of them; 1.16 may stand for an earlier one.
+    pub since: Minor,
+    /// The last of them; 1.37 says that it is still so.
+    pub until: Minor,
+    /// How it was.
+    pub at: GateAt,
+}
+
+/// That a gate may be on only while another one is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Need {
+    gate: String,
+    since: Minor,
+    until: Minor,
+}
+
+/// A gate as kubelets of this version have it; `None` when they do not know it. Case counts.
+#[must_use]
+pub fn lookup(gate: &str, minor: Minor) -> Option<GateAt> {
+    history(gate).iter().find(|span| (span.since..=span.until).contains(&minor)).map(|span| span.at)
+}
+
+/// What became of a gate, oldest first, without gaps; empty when no kubelet of the table knows it.
+#[must_use]
+pub fn history(gate: &str) -> &'static [Span] {
+    TABLE.get(gate).map_or(&[], Vec::as_slice)
+}
+
+/// The first and the last version that know a gate.
+#[must_use]
+pub fn known_by(gate: &str) -> Option<(Minor, Minor)> {
+    let spans = history(gate);
+    Some((spans.first()?.since, spans.last()?.until))
+}
+
+/// The version since which a gate has been locked without a break, when it is locked at this one.
+#[must_use]
+pub fn locked_since(gate: &str, minor: Minor) -> Option<Minor> {
+    let before = history(gate).iter().rev().skip_while(|span| span.since > minor);
+    before.take_while(|span| span.at.locked).last().map(|span| span.since)
+}
+
+/// Every gate that kubelets of this version know, by name.
+pub fn all_known(minor: Minor) -> impl Iterator<Item = (&'static str, GateAt)> {
+    TABLE.keys().filter_map(move |gate| Some((gate.as_str(), lookup(gate, minor)?)))
+}
+
+/// Every gate that any kubelet knows, by name.
+pub fn all() -> impl Iterator<Item = &'static str> {
+    TABLE.keys().map(String::as_str)
+}
+
+/// The gates that have to be on for this one to be on, by name. Kubelets before 1.35 do not look.
+pub fn needs(gate: &str, minor: Minor) -> impl Iterator<Item = &'static str> {
+    let needs = NEEDS.get(gate).map_or(&[][..], Vec::as_slice);
+    needs.iter().filter(move |need| (need.since..=need.until).contains(&minor)).map(|need| need.gate.as_str())
+}
+
+/// The gates that need any other, by name.
+fn needing() -> impl Iterator<Item = &'static str> {
+    NEEDS.keys().map(String::as_str)
+}
+
+/// The gate's name as the table holds it, for as long as the program runs.
+fn name(gate: &str) -> Option<&'static str> {
+    TABLE.get_key_value(gate).map(|(name, _)| name.as_str())
+}
+
+fn span(cells: &[String]) -> Option<(String, Span)> {
+    let [gate, since, until, stage, default, locked, kubelet] = cells else { return None };
+    let at = GateAt {
+        stage: match stage.as_str() {
+            "Alpha" => GateStage::Alpha,
+            "Beta" => GateStage::Beta,
+            "GA" => GateStage::Ga,
+            "Deprecated" => GateStage::Deprecated,
+            _ => return None,
+        },
+        default: default.parse().ok()?,
+        locked: flag(locked, "locked")?,
+        kubelet: flag(kubelet, "kubelet")?,
+    };
+    Some((gate.clone(), Span { since: table::minor(since)?, until: table::minor(until)?, at }))
+}
+
+fn need(cells: &[String]) -> Option<(String, Need)> {
+    let [gate, needs, since, until] = cells else { return None };
+    Some((gate.clone(), Need { gate: needs.clone(), since: table::minor(since)?, until: table::minor(until)? }))
+}
+
+/// A cell that holds one word or nothing.
+fn flag(cell: &str, word: &str) -> Option<bool> {
+    match cell {
+        "" => Some(false),
+        cell if cell == word => Some(true),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::minor::{NEWEST, OLDEST};
+
+    #[test]
+    fn the_table_is_well_formed() {
+        assert_eq!(TEXT.lines().next(), Some("gate,since,until,stage,default,locked,kubelet"));
+        assert_eq!(TABLE.values().map(Vec::len).sum::<usize>(), TEXT.lines().count() - 1, "every line reads");
+        assert!(TEXT.lines().skip(1).is_sorted_by_key(|line| line.split(',').next()), "the table is sorted by name");
+        for (gate, spans) in TABLE.iter() {
+            assert!(!gate.is_empty() && gate.bytes().all(|b| b.is_ascii_alphanumeric()), "{gate}");
+            for span in spans {
+                assert!(OLDEST <= span.since && span.since <= span.until && span.until <= NEWEST, "{gate}");
+            }
+            for pair in spans.windows(2) {
+                assert_eq!(pair[0].until.0 + 1, pair[1].since.0, "{gate}: no gap and no overlap");
+                assert_ne!(pair[0].at, pair[1].at, "{gate}: a row is a change");
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_of_dependencies_is_well_formed() {
+        assert_eq!(NEEDS_TEXT.lines().next(), Some("gate,needs,since,until"));
+        assert_eq!(NEEDS.values().map(Vec::len).sum::<usize>(), NEEDS_TEXT.lines().count() - 1, "every line reads");
+        assert!(NEEDS_TEXT.lines().skip(1).is_sorted(), "the table is sorted");
+        for (gate, needs) in NEEDS.iter() {
+            for need in needs {
+                assert!(need.since >= Minor(35), "{gate}: nothing was checked before 1.35");
+                for minor in (need.since.0..=need.until.0).map(Minor) {
+                    assert!(lookup(gate, minor).is_some(), "{gate} {minor}");
+                    assert!(lookup(&need.gate, minor).is_some(), "{gate} needs {} {minor}", need.gate);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gates_change_between_versions() {
+        let at = |gate: &str, minor| lookup(gate, Minor(minor)).map(|at| (at.stage, at.default, at.locked));
+        assert_eq!(at("NodeSwap", 21), None);
+        assert_eq!(at("NodeSwap", 22), Some((GateStage::Alpha, false, false)));
+        assert_eq!(at("NodeSwap", 28), Some((GateStage::Beta, false, false)));
+        assert_eq!(at("NodeSwap", 30), Some((GateStage::Beta, true, false)));
+        assert_eq!(at("NodeSwap", 36), Some((GateStage::Ga, true, true)));
+        assert_eq!(at("DynamicKubeletConfig", 21), Some((GateStage::Beta, true, false)));
+        assert_eq!(at("TopologyManager", 26), Some((GateStage::Beta, true, false)));
+        assert_eq!(at("TopologyManager", 36), None);
+        assert_eq!(at("nodeswap", 36), None);
+        assert_eq!(at("AllAlpha", 16), Some((GateStage::Alpha, false, false)));
+        assert_eq!(at("AllBeta", 16), None);
+        assert_eq!(at("AllBeta", 17), Some((GateStage::Beta, false, false)));
+        assert_eq!(known_by("SeccompDefault"), Some((Minor(22), Minor(28))));
+        assert_eq!(known_by("NotAGate"), None);
+        assert_eq!(locked_since("SeccompDefault", Minor(28)), Some(Minor(27)));
+        assert_eq!(locked_since("SeccompDefault", Minor(26)), None);
+        assert_eq!(needs("WindowsGracefulNodeShutdown", Minor(36)).collect::<Vec<_>>(), ["GracefulNodeShutdown"]);
+        assert_eq!(needs("WindowsGracefulNodeShutdown", Minor(34)).count(), 0);
+        assert!(lookup("GracefulNodeShutdown", Minor(36)).is_some_and(|at| at.kubelet));
+        assert!(lookup("APIServerTracing", Minor(36)).is_some_and(|at| !at.kubelet));
+    }
+
+    #[test]
+    fn every_version_has_its_defaults_in_order() {
+        // A kubelet that did not start on its own defaults would not have been released.
+        for minor in Minor::all() {
+            assert!(apply(minor, &BTreeMap::new()).is_ok(), "{minor}");
+        }
+    }
+}

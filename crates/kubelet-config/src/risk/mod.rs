@@ -1,0 +1,340 @@
+//! The table of risk: what a change of a field does to a node that runs pods, with the sources that say so
+//! (`data/kubelet/risk.csv`). Whatever the field, a kubelet reads a new configuration by restarting.
+//!
+//! A row is about a path of the table of fields and everything under it, or about one key of a map with free keys
+//! (`featureGates.CPUManager`), and perhaps only about a value that is raised or lowered. The most specific row holds; of
+//! several for one path the worst, where it cannot be told which way a value went. A field without a row counts as
+//! [`Class::Drain`].
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use super::direction::{Direction, direction};
+use super::{duration, fields, gates, table};
+
+mod class;
+mod path;
+
+pub use class::{Class, StateFile};
+use path::{parent, steps};
+
+static TEXT: &str = include_str!("../../data/risk.csv");
+static TABLE: LazyLock<BTreeMap<String, Vec<Row>>> = LazyLock::new(read);
+
+const GATES: &str = "featureGates";
+/// Maps whose keys count as zero while they are not there.
+const ABSENT_IS_ZERO: [&str; 2] = ["kubeReserved", "systemReserved"];
+
+/// What a change of one field does to a node that runs pods.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Risk {
+    /// How bad it is.
+    pub class: Class,
+    /// State files that must go before the kubelet starts again.
+    pub state_files: Vec<StateFile>,
+    /// Why, in a sentence.
+    pub why: String,
+    /// Who says so: Kubernetes documentation, KEPs, issues, source files. Empty where nobody does.
+    pub source: String,
+}
+
+struct Row {
+    when: Option<Direction>,
+    risk: Risk,
+}
+
+impl Risk {
+    /// Whether the table has it.
+    #[must_use]
+    pub fn is_classified(&self) -> bool {
+        !self.source.is_empty()
+    }
+
+    fn unclassified() -> Self {
+        Self {
+            class: Class::Drain,
+            state_files: Vec::new(),
+            why: "Nothing is known about it, and what is not known counts as drain.".to_owned(),
+            source: String::new(),
+        }
+    }
+
+    fn gate_of_others() -> Self {
+        Self {
+            class: Class::None,
+            state_files: Vec::new(),
+            why: "Nothing on a node asks for this gate.".to_owned(),
+            source: "crates/kubelet-config/data/gates.csv".to_owned(),
+        }
+    }
+
+    fn no_change() -> Self {
+        Self {
+            class: Class::None,
+            state_files: Vec::new(),
+            why: "It is the default, which was in force before.".to_owned(),
+            source: "crates/kubelet-config/data/fields.csv".to_owned(),
+        }
+    }
+}
+
+/// The risk of changing the field at a path, whatever the change. The path is one of the table (`evictionHard{}`), or as in
+/// a file: with keys (`evictionHard.memory.available`, `evictionHard["memory.available"]`) and indices.
+#[must_use]
+pub fn of(path: &str) -> Risk {
+    if is_gate_of_others(path) {
+        return Risk::gate_of_others();
+    }
+    rows(path).and_then(|rows| worst_of(rows.iter())).unwrap_or_else(Risk::unclassified)
+}
+
+/// The risk of one change, values in the canonical spelling of a file; unset means that the field is not there.
+#[must_use]
+pub fn of_change(path: &str, old: Option<&str>, new: Option<&str>) -> Risk {
+    if is_gate_of_others(path) {
+        return Risk::gate_of_others();
+    }
+    let default = gate(path).map_or_else(|| default(path), |gate| gate_default(&gate));
+    let in_force = |value: Option<&str>, other: Option<&str>| match value {
+        Some(value) => Some(plain(value)),
+        // A gate whose default may be either: if it is the other value, nothing happens at all.
+        None if parent(path) == GATES && default.is_none() => other.and_then(opposite),
+        None if ABSENT_IS_ZERO.contains(&parent(path)) => Some("0".to_owned()),
+        None => default.clone(),
+    };
+    let (was, becomes) = (in_force(old, new), in_force(new, old));
+    if let (Some(was), Some(becomes)) = (&was, &becomes)
+        && (old.is_none() || new.is_none())
+        && same(was, becomes)
+    {
+        return Risk::no_change();
+    }
+    let way = was.zip(becomes).and_then(|(was, becomes)| direction(&was, &becomes));
+    let Some(rows) = rows(path) else { return Risk::unclassified() };
+    let exact = worst_of(rows.iter().filter(|row| way.is_some() && row.when == way));
+    exact.or_else(|| worst_of(rows.iter())).unwrap_or_else(Risk::unclassified)
+}
+
+fn worst_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<Risk> {
+    rows.max_by_key(|row| row.risk.class).map(|row| row.risk.clone())
+}
+
+/// The rows of the most specific path that has any.
+fn rows(path: &str) -> Option<&'static Vec<Row>> {
+    steps(path).iter().rev().find_map(|step| TABLE.get(step))
+}
+
+/// The gate that a path names.
+fn gate(path: &str) -> Option<String> {
+    let steps = if parent(path) == GATES { steps(path) } else { return None };
+    steps.last()?.strip_prefix("featureGates.").map(str::to_owned)
+}
+
+/// Whether a path names a gate that is there for other components alone.
+fn is_gate_of_others(path: &str) -> bool {
+    let spans = gate(path).map_or(&[][..], |gate| gates::history(&gate));
+    !spans.is_empty() && spans.iter().all(|span| !span.at.kubelet)
+}
+
+/// The default of a gate, when all versions have the same.
+fn gate_default(gate: &str) -> Option<String> {
+    let spans = gates::history(gate);
+    let first = spans.first()?.at.default;
+    spans.iter().all(|span| span.at.default == first).then(|| first.to_string())
+}
+
+/// The default of a field, when all versions have the same.
+fn default(path: &str) -> Option<String> {
+    let field = fields::lookup(path)?;
+    let mut defaults = field.default.iter().map(|(_, _, value)| value);
+    let first = defaults.next()?;
+    defaults.all(|other| other == first).then(|| match first {
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    })
+}
+
+fn opposite(value: &str) -> Option<String> {
+    value.parse::<bool>().ok().map(|value| (!value).to_string())
+}
+
+/// A scalar without its quotes.
+fn plain(value: &str) -> String {
+    if value.starts_with('"') {
+        serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())
+    } else {
+        value.to_owned()
+    }
+}
+
+fn same(a: &str, b: &str) -> bool {
+    a == b || duration::nanoseconds(a).is_ok_and(|a| duration::nanoseconds(b) == Ok(a))
+}
+
+fn read() -> BTreeMap<String, Vec<Row>> {
+    let mut table: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for (path, row) in table::rows(TEXT).filter_map(|cells| row(&cells)) {
+        table.entry(path).or_default().push(row);
+    }
+    table
+}
+
+fn row(cells: &[String]) -> Option<(String, Row)> {
+    let [path, change, class, state_files, why, source] = cells else { return None };
+    let when = match change.as_str() {
+        "" => None,
+        "raised" => Some(Direction::Raised),
+        "lowered" => Some(Direction::Lowered),
+        _ => return None,
+    };
+    let file = |name: &str| StateFile::ALL.into_iter().find(|file| file.as_str() == name);
+    let state_files = state_files.split(' ').filter(|name| !name.is_empty()).map(file).collect::<Option<_>>()?;
+    let (why, source) = (why.clone(), source.clone());
+    Some((path.clone(), Row { when, risk: Risk { class: Class::parse(class)?, state_files, why, source } }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_well_formed() {
+        assert_eq!(TEXT.lines().next(), Some("path,change,class,state_files,why,source"));
+        assert_eq!(TABLE.values().map(Vec::len).sum::<usize>(), TEXT.lines().count() - 1, "every line reads");
+        for (path, rows) in &*TABLE {
+            let of_a_map = path.split_once('.').is_some_and(|(map, _)| fields::lookup(&format!("{map}{{}}")).is_some());
+            assert!(of_a_map || fields::lookup(path).is_some(), "there is no field {path}");
+            assert_eq!(steps(path).last(), Some(path), "{path} is found under its own name");
+            let ways: Vec<_> = rows.iter().map(|row| row.when).collect();
+            let known = [vec![None], vec![Some(Direction::Lowered), Some(Direction::Raised)]];
+            assert!(known.contains(&ways), "{path}: one row, or one each way");
+            for Row { risk, .. } in rows {
+                assert!(risk.why.ends_with('.') && risk.is_classified(), "{path}");
+                assert!(risk.state_files.is_empty() || risk.class == Class::Drain, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_field_is_classified_but_these() {
+        let unclassified: Vec<&str> = fields::all()
+            .map(|field| field.path.as_str())
+            .filter(|path| !["apiVersion", "kind"].contains(path) && !of(path).is_classified())
+            .collect();
+        // No source says what becomes of containers that run.
+        assert_eq!(
+            unclassified,
+            ["imageServiceEndpoint", "memorySwap", "memorySwap.swapBehavior", "registerNode", "singleProcessOOMKill"]
+        );
+        assert!(unclassified.iter().all(|path| of(path).class == Class::Drain));
+    }
+
+    #[test]
+    fn classes_are_ordered_and_named() {
+        assert!(Class::ALL.is_sorted_by(|a, b| a < b));
+        assert_eq!(Class::ALL.map(|class| Class::parse(class.as_str())), Class::ALL.map(Some));
+        assert_eq!(Class::parse("Drain"), None);
+        assert_eq!(
+            serde_json::to_value(Class::ALL).unwrap().to_string(),
+            r#"["none","restart","drain","replace","never"]"#
+        );
+        assert_eq!(
+            serde_json::to_value(StateFile::ALL).unwrap(),
+            serde_json::json!(StateFile::ALL.map(StateFile::as_str))
+        );
+    }
+
+    #[test]
+    fn the_most_specific_row_holds() {
+        for (path, class, files) in [
+            ("logging.options.json.infoBufferSize", Class::None, ""),
+            ("logging.vmodule[2].filePattern", Class::None, ""),
+            ("clusterDNS[0]", Class::Restart, ""),
+            ("registerWithTaints[0].key", Class::None, ""),
+            ("cpuManagerPolicy", Class::Drain, "cpu_manager_state"),
+            ("reservedMemory[1].limits.memory", Class::Drain, "memory_manager_state"),
+            ("reservedMemory[].limits{}", Class::Drain, "memory_manager_state"),
+            ("cgroupDriver", Class::Replace, ""),
+            ("featureGates", Class::Drain, ""),
+            ("featureGates.NodeSwap", Class::Drain, ""),
+            ("featureGates.CPUManager", Class::Drain, "cpu_manager_state"),
+            ("featureGates.SeccompDefault", Class::Restart, ""),
+            ("featureGates[\"DynamicKubeletConfig\"]", Class::Never, ""),
+            ("kubeReserved.cpu", Class::Drain, "cpu_manager_state"),
+            ("systemReserved.ephemeral-storage", Class::Drain, ""),
+            ("systemReserved[\"registry.example.com\"]", Class::Drain, ""),
+            ("evictionHard.memory.available", Class::Drain, "memory_manager_state"),
+            ("evictionHard[\"memory.available\"]", Class::Drain, "memory_manager_state"),
+            ("evictionHard{}", Class::Drain, ""),
+            ("staticPodURLHeader.X-Who.x[0]", Class::Drain, ""),
+        ] {
+            let risk = of(path);
+            let listed: Vec<&str> = risk.state_files.iter().map(|file| file.as_str()).collect();
+            assert_eq!((risk.class, listed.join(" ").as_str()), (class, files), "{path}");
+            assert!(risk.is_classified(), "{path}");
+        }
+        assert!(!of("memorySwap.swapBehavior").is_classified());
+        assert_eq!(of("noSuchField").class, Class::Drain);
+        assert_eq!(of("").class, Class::Drain);
+    }
+
+    #[test]
+    fn the_way_that_a_value_went_counts() {
+        for (path, old, new, class) in [
+            ("maxPods", Some("110"), Some("250"), Class::Restart),
+            ("maxPods", Some("250"), Some("110"), Class::Drain),
+            // Unset is the default, 110.
+            ("maxPods", None, Some("250"), Class::Restart),
+            ("maxPods", None, Some("64"), Class::Drain),
+            ("maxPods", Some("64"), None, Class::Restart),
+            ("maxPods", None, Some("110"), Class::None),
+            ("cpuManagerPolicy", None, Some("none"), Class::None),
+            ("cpuManagerPolicy", Some("none"), None, Class::None),
+            ("cpuManagerPolicy", None, Some("static"), Class::Drain),
+            ("syncFrequency", None, Some("60s"), Class::None),
+            ("runtimeRequestTimeout", None, Some("120s"), Class::None),
+            ("runtimeRequestTimeout", None, Some("3m"), Class::Restart),
+            ("cgroupDriver", Some("cgroupfs"), None, Class::None),
+            ("enforceNodeAllocatable", None, Some(r#"["pods"]"#), Class::None),
+            // The default depends on the version.
+            ("logging.flushFrequency", None, Some("5s"), Class::None),
+            ("evictionHard[\"nodefs.available\"]", Some("\"10%\""), Some("\"5%\""), Class::Restart),
+            ("evictionHard[\"nodefs.available\"]", Some("\"10%\""), Some("\"15%\""), Class::Drain),
+            ("evictionHard[\"nodefs.available\"]", Some("\"10%\""), Some("\"1Gi\""), Class::Drain),
+            ("evictionHard[\"nodefs.available\"]", Some("\"10%\""), None, Class::Drain),
+            ("evictionHard[\"memory.available\"]", Some("\"1Gi\""), Some("\"500Mi\""), Class::Restart),
+            ("kubeReserved.memory", None, Some("\"1Gi\""), Class::Drain),
+            ("kubeReserved.memory", Some("\"1Gi\""), None, Class::Restart),
+            ("kubeReserved.cpu", Some("\"1\""), None, Class::Drain),
+            ("featureGates.DynamicKubeletConfig", None, Some("false"), Class::Never),
+            ("featureGates.DynamicKubeletConfig", Some("true"), None, Class::Never),
+            ("featureGates.DynamicKubeletConfig", None, Some("true"), Class::Restart),
+            ("featureGates.DynamicKubeletConfig", Some("false"), Some("true"), Class::Restart),
+            ("featureGates.MemoryQoS", None, Some("true"), Class::Drain),
+            ("featureGates.CPUManager", None, Some("true"), Class::None),
+            ("featureGates.CPUManager", Some("true"), Some("false"), Class::Drain),
+            ("featureGates.APIListChunking", Some("true"), Some("false"), Class::None),
+            ("featureGates.NoSuchGate", None, Some("true"), Class::Drain),
+            ("systemReserved.ephemeral-storage", Some("\"2Gi\""), Some("\"1Gi\""), Class::Restart),
+        ] {
+            assert_eq!(of_change(path, old, new).class, class, "{path}: {old:?} to {new:?}");
+        }
+        assert!(!of_change("memorySwap.swapBehavior", None, Some("LimitedSwap")).is_classified());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_change_is_worse_than_the_worst(
+            map in proptest::sample::select(vec!["", "maxPods", "featureGates", "evictionHard", "reservedMemory"]),
+            rest in "[a-zA-Z{}\\[\\]\".0-9]{0,40}",
+            old in "\\PC{0,9}", new in "\\PC{0,9}") {
+            let path = format!("{map}{rest}");
+            let class = of_change(&path, Some(&old), Some(&new)).class;
+            proptest::prop_assert!(class <= of(&path).class);
+        }
+    }
+}

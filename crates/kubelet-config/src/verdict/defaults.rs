@@ -1,0 +1,111 @@
+//! Defaults that depend on more than the version: on a feature gate, or on another field
+//! (`pkg/kubelet/apis/config/v1beta1/defaults.go`, `SetDefaults_KubeletConfiguration`). The others are in the table of
+//! fields.
+
+use super::Config;
+use crate::Minor;
+
+/// The list that an unset `enforceNodeAllocatable` stands for.
+const ENFORCED: &str = "pods";
+
+impl Config<'_> {
+    /// `crashLoopBackOff.maxContainerRestartPeriod` in nanoseconds: 5m when it is unset and its gate is on.
+    #[must_use]
+    pub fn max_container_restart_period(&self) -> Option<i64> {
+        let unset = self.gate("KubeletCrashLoopBackOffMax").then_some(300_000_000_000);
+        self.duration("crashLoopBackOff.maxContainerRestartPeriod").or(unset)
+    }
+
+    /// `imagePullCredentialsVerificationPolicy`: `NeverVerifyPreloadedImages` when it is unset and its gate is on.
+    #[must_use]
+    pub fn image_pull_credentials_verification_policy(&self) -> &str {
+        match self.text("imagePullCredentialsVerificationPolicy") {
+            "" if self.gate("KubeletEnsureSecretPulledImages") => "NeverVerifyPreloadedImages",
+            policy => policy,
+        }
+    }
+
+    /// `serializeImagePulls`: since 1.27 an unset one is false when several pulls at a time are allowed.
+    #[must_use]
+    pub fn serialize_image_pulls(&self) -> bool {
+        let several = self.minor() >= Minor(27) && self.int("maxParallelImagePulls").is_some_and(|pulls| pulls > 1);
+        match self.given("serializeImagePulls") {
+            None => !several,
+            Some(_) => self.is("serializeImagePulls"),
+        }
+    }
+
+    /// `nodeStatusReportFrequency` in nanoseconds: an unset one is the `nodeStatusUpdateFrequency` of the file.
+    #[must_use]
+    pub fn node_status_report_frequency(&self) -> Option<i64> {
+        let set = |path| self.given(path).and_then(|_| self.duration(path)).filter(|_| !self.is_zero(path));
+        set("nodeStatusReportFrequency")
+            .or_else(|| set("nodeStatusUpdateFrequency"))
+            .or_else(|| self.duration("nodeStatusReportFrequency"))
+    }
+
+    /// `enforceNodeAllocatable`, each value with its index; an unset list is `[pods]`, an empty one stays.
+    #[must_use]
+    pub fn enforcements(&self) -> Vec<(Option<usize>, &str)> {
+        match self.list("enforceNodeAllocatable") {
+            None => vec![(None, ENFORCED)],
+            Some(items) => {
+                items.iter().enumerate().map(|(i, item)| (Some(i), item.text().unwrap_or_default())).collect()
+            }
+        }
+    }
+
+    fn is_zero(&self, path: &str) -> bool {
+        self.given(path).and_then(|node| crate::duration::nanoseconds(node.text()?).ok()) == Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Document;
+    use crate::gates::Enabled;
+
+    fn config(text: &str, minor: u32, test: impl FnOnce(Config<'_>)) {
+        let document = Document::parse("kubelet.yaml", text).document.unwrap();
+        test(Config::new(&document, Minor(minor), Enabled::default()));
+    }
+
+    #[test]
+    fn status_is_reported_as_often_as_it_is_updated_when_that_alone_is_set() {
+        for (text, seconds) in [
+            ("maxPods: 1", 300),
+            ("nodeStatusUpdateFrequency: 20s", 20),
+            ("nodeStatusUpdateFrequency: 0s", 300),
+            ("nodeStatusUpdateFrequency: 20s\nnodeStatusReportFrequency: 1m", 60),
+            ("nodeStatusUpdateFrequency: 20s\nnodeStatusReportFrequency: 0s", 20),
+        ] {
+            config(text, 30, |config| {
+                assert_eq!(config.node_status_report_frequency(), Some(seconds * 1_000_000_000), "{text}");
+            });
+        }
+    }
+
+    #[test]
+    fn pulls_are_one_at_a_time_unless_several_are_allowed() {
+        for (text, minor, serial) in [
+            ("maxPods: 1", 27, true),
+            ("maxParallelImagePulls: 1", 27, true),
+            ("maxParallelImagePulls: 2", 27, false),
+            ("maxParallelImagePulls: 2", 26, true),
+            ("maxParallelImagePulls: 2\nserializeImagePulls: true", 27, true),
+            ("maxParallelImagePulls: 1\nserializeImagePulls: false", 27, false),
+        ] {
+            config(text, minor, |config| assert_eq!(config.serialize_image_pulls(), serial, "{text}"));
+        }
+    }
+
+    #[test]
+    fn an_unset_list_of_enforcements_is_pods() {
+        config("enforceNodeAllocatable: null", 30, |config| assert_eq!(config.enforcements(), [(None, "pods")]));
+        config("enforceNodeAllocatable: []", 30, |config| assert!(config.enforcements().is_empty()));
+        config("enforceNodeAllocatable: [none]", 30, |config| {
+            assert_eq!(config.enforcements(), [(Some(0), "none")]);
+        });
+    }
+}

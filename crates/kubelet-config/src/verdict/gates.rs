@@ -1,0 +1,285 @@
+//! The second stage: would the kubelet apply the feature gates?
+//!
+//! Up to 1.31 the kubelet applies them once the file is loaded and ends with the error; from 1.32 on it does so while it
+//! sets defaults (`SetDefaults_KubeletConfiguration`), where the same error is a panic. Either way it does not start.
+
+use std::collections::BTreeMap;
+
+use super::Refusal;
+use crate::Minor;
+use crate::document::{Document, Entry, Mapping, Reading};
+use crate::finding::Place;
+use crate::gates::{self, Enabled, GateError, GateStage};
+use crate::minor::{NEWEST, OLDEST};
+use crate::spelling;
+
+const UNKNOWN: &str = "unknown-feature-gate";
+const LOCKED: &str = "locked-feature-gate";
+const NEEDS: &str = "feature-gate-dependency";
+
+/// The gates as they stand after the document's, or why a kubelet of this version refuses those.
+pub(super) fn apply(document: &Document, minor: Minor) -> Result<Enabled, Vec<Refusal>> {
+    let written = document.root.get("featureGates");
+    let none = Mapping::new();
+    let entries = written.and_then(|node| node.mapping()).unwrap_or(&none);
+    let given = given(entries);
+    gates::apply(minor, &given).map_err(|errors| {
+        let whole = written.map_or(&document.root.place, |node| &node.place);
+        let file = File { entries, given: &given, whole, minor };
+        errors.iter().map(|error| file.refusal(error)).collect()
+    })
+}
+
+/// The gates as they stand after those of the document's that a kubelet of this version takes.
+pub(super) fn as_far_as_possible(document: &Document, minor: Minor) -> Enabled {
+    let none = Mapping::new();
+    let mut given = given(document.root.get("featureGates").and_then(|node| node.mapping()).unwrap_or(&none));
+    let errors = match gates::apply(minor, &given) {
+        Ok(enabled) => return enabled,
+        Err(errors) => errors,
+    };
+    for error in errors {
+        match error {
+            GateError::Unknown { gate } => drop(given.remove(&gate)),
+            GateError::Locked { gate, .. } => drop(given.remove(gate)),
+            GateError::Needs { .. } => {}
+        }
+    }
+    gates::apply(minor, &given).unwrap_or_else(|_| Enabled::defaults(minor))
+}
+
+fn given(entries: &Mapping) -> BTreeMap<String, bool> {
+    entries.iter().filter_map(|(gate, entry)| Some((gate.clone(), value(entry)?))).collect()
+}
+
+/// What a gate is set to. Null is false, the zero value of Go's `map[string]bool`; anything else that is no boolean was
+/// refused while decoding.
+fn value(entry: &Entry) -> Option<bool> {
+    match entry.value.reading()? {
+        Reading::Bool(on) => Some(on),
+        Reading::Null => Some(false),
+        _ => None,
+    }
+}
+
+/// The gates of one file, as they are written.
+struct File<'d> {
+    entries: &'d Mapping,
+    given: &'d BTreeMap<String, bool>,
+    whole: &'d Place,
+    minor: Minor,
+}
+
+impl File<'_> {
+    fn refusal(&self, error: &GateError) -> Refusal {
+        match error {
+            GateError::Unknown { gate } => Refusal {
+                rule: UNKNOWN,
+                field: field(gate),
+                message: format!("the kubelet does not know the feature gate `{gate}`"),
+                place: self.entries.get(gate).map_or(self.whole, |entry| &entry.key_place).clone(),
+                related: Vec::new(),
+                help: Some(unknown_help(gate, self.minor)),
+            },
+            GateError::Locked { gate, default } => Refusal {
+                rule: LOCKED,
+                field: field(gate),
+                message: format!("the feature gate `{gate}` is locked to {default}, and set to {}", !default),
+                place: self.entries.get(*gate).map_or(self.whole, |entry| &entry.value.place).clone(),
+                related: Vec::new(),
+                help: Some(match gates::locked_since(gate, self.minor) {
+                    Some(since) => format!("it is locked since {since}; remove the line"),
+                    None => "remove the line".to_owned(),
+                }),
+            },
+            GateError::Needs { gate, off } => {
+                let place = std::iter::once(gate).chain(off).find_map(|gate| self.place(gate));
+                let related = off.iter().filter_map(|needed| Some((self.place(needed)?, format!("`{needed}` is off"))));
+                Refusal {
+                    rule: NEEDS,
+                    field: field(gate),
+                    message: format!("the feature gate `{gate}` is on and needs {}, which {} off", list(off), be(off)),
+                    related: related.filter(|(related, _)| Some(related) != place.as_ref()).collect(),
+                    place: place.unwrap_or_else(|| self.whole.clone()),
+                    help: Some(self.needs_help(gate, off)),
+                }
+            }
+        }
+    }
+
+    /// Where the state of a gate comes from: its own line, or that of `AllAlpha` or `AllBeta`.
+    fn place(&self, gate: &str) -> Option<Place> {
+        let all = match gates::lookup(gate, self.minor)?.stage {
+            GateStage::Alpha => "AllAlpha",
+            GateStage::Beta => "AllBeta",
+            GateStage::Ga | GateStage::Deprecated => gate,
+        };
+        [gate, all].iter().find_map(|name| Some(self.entries.get(*name)?.value.place.clone()))
+    }
+
+    fn needs_help(&self, gate: &str, off: &[&str]) -> String {
+        let on = off.iter().map(|needed| match self.given.get(*needed) {
+            Some(false) if gates::lookup(needed, self.minor).is_some_and(|at| at.default) => {
+                format!("remove `{needed}: false`")
+            }
+            _ => format!("set `{needed}: true`"),
+        });
+        let on = on.collect::<Vec<_>>().join(" and ");
+        let given = self.given.get(gate) == Some(&true);
+        match gates::lookup(gate, self.minor) {
+            Some(at) if at.locked => on,
+            Some(at) if given && !at.default => format!("{on}, or remove `{gate}: true`"),
+            _ => format!("{on}, or set `{gate}: false`{}", if given { "" } else { " too" }),
+        }
+    }
+}
+
+fn field(gate: &str) -> String {
+    format!("featureGates.{gate}")
+}
+
+/// The same for every version that does not know the gate, so that one finding can stand for all of them.
+fn unknown_help(gate: &str, minor: Minor) -> String {
+    let (Some((since, until)), Some(last)) = (gates::known_by(gate), gates::history(gate).last()) else {
+        return match spelling::nearest(gate, gates::all_known(minor).map(|(name, _)| name)) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => "no version has a gate of that name; remove the line".to_owned(),
+        };
+    };
+    let known = match (since > OLDEST, until < NEWEST) {
+        (true, true) => format!("from {since} to {until}"),
+        (true, false) => return format!("kubelets know it from {since} on; leave it out for older ones"),
+        (false, _) => format!("up to {until}"),
+    };
+    let then = match (last.at.stage, last.at.default) {
+        (GateStage::Ga, true) => "; the feature is always on since",
+        _ => "",
+    };
+    format!("kubelets know it {known}{then}; remove the line")
+}
+
+fn list(gates: &[&str]) -> String {
+    let quoted: Vec<_> = gates.iter().map(|gate| format!("`{gate}`")).collect();
+    match quoted.as_slice() {
+        [head @ .., last] if !head.is_empty() => format!("{} and {last}", head.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+fn be(gates: &[&str]) -> &'static str {
+    if gates.len() == 1 { "is" } else { "are" }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value as Json;
+
+    use super::*;
+    use crate::rules;
+
+    /// The refusals of a kubelet for a map of gates in flow style.
+    fn refusals(minor: u32, gates: &str) -> Vec<Refusal> {
+        let document = Document::parse("kubelet.yaml", &format!("featureGates: {gates}\n")).document.unwrap();
+        apply(&document, Minor(minor)).err().unwrap_or_default()
+    }
+
+    fn told(minor: u32, gates: &str) -> String {
+        let told = refusals(minor, gates).into_iter().map(|refusal| {
+            let related: Vec<_> =
+                refusal.related.iter().map(|(place, words)| format!(" [{}: {words}]", place.column)).collect();
+            let Refusal { rule, field, message, place, help, .. } = refusal;
+            let (column, help) = (place.column, help.unwrap_or_default());
+            format!("{rule} {field} {column}: {message}{}\n    {help}\n", related.concat())
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn each_rule_refuses_what_it_says_and_nothing_next_to_it() {
+        let examples = [
+            (UNKNOWN, "{NodeSwop: true}", "{NodeSwap: true}"),
+            (LOCKED, "{NodeSwap: false}", "{NodeSwap: true}"),
+            (
+                NEEDS,
+                "{GracefulNodeShutdown: false, WindowsGracefulNodeShutdown: false}",
+                "{GracefulNodeShutdown: false, WindowsGracefulNodeShutdown: false, \
+                 GracefulNodeShutdownBasedOnPodPriority: false}",
+            ),
+        ];
+        for (rule, bad, good) in examples {
+            let refused = refusals(36, bad);
+            assert_eq!(refused.iter().map(|refusal| refusal.rule).collect::<Vec<_>>(), [rule], "{bad}");
+            assert_eq!(refusals(36, good), [], "{good}");
+        }
+        let rows = rules::all().filter(|rule| rule.stage == rules::RuleStage::Gates).map(|rule| rule.id.as_str());
+        let mut rules: Vec<_> = examples.iter().map(|(rule, ..)| *rule).collect();
+        rules.sort_unstable();
+        assert_eq!(rows.collect::<Vec<_>>(), rules);
+    }
+
+    #[test]
+    fn dependencies_are_looked_at_since_the_version_of_their_rule() {
+        let since = rules::lookup(NEEDS).unwrap().since;
+        for minor in Minor::all().filter(|minor| gates::lookup("WindowsGracefulNodeShutdown", *minor).is_some()) {
+            assert_eq!(refusals(minor.0, "{GracefulNodeShutdown: false}").is_empty(), minor < since, "{minor}");
+        }
+    }
+
+    #[test]
+    fn refusals_say_where_why_and_what_to_do() {
+        let files = [
+            (36, "{TopologyManager: true, AppArmor: false, RotateKubeletClientCertificate: true}"),
+            (36, "{NodeSwop: true, nodeswap: true, Zzz: true, '': true}"),
+            (21, "{NodeSwap: true, SeccompDefault: true}"),
+            (36, "{NodeSwap: false, AllowOverwriteTerminationGracePeriodSeconds: true}"),
+            (36, "{GracefulNodeShutdown: false}"),
+            (36, "{TopologyAwareWorkloadScheduling: true}"),
+            (36, "{AllBeta: false, GracefulNodeShutdownBasedOnPodPriority: true}"),
+            (36, "{AllBeta: false, ResourceHealthStatusMessage: true, DRAWorkloadResourceClaims: true}"),
+            (
+                36,
+                "{InPlacePodLevelResourcesVerticalScaling: true, PodLevelResources: false, NodeDeclaredFeatures: false}",
+            ),
+        ];
+        let told = files.map(|(minor, gates)| format!("1.{minor} {gates}\n{}", told(minor, gates)));
+        insta::assert_snapshot!(told.join("\n"));
+    }
+
+    #[test]
+    fn null_is_false() {
+        assert_eq!(refusals(36, "null"), []);
+        assert_eq!(refusals(36, "{MemoryQoS: null}"), []);
+        assert_eq!(refusals(36, "{NodeSwap: null}").len(), 1);
+        assert_eq!(refusals(21, "{SeccompDefault: null}").len(), 1);
+    }
+
+    /// Whether a gate's value is one that only some YAML readers take for a boolean.
+    fn ambiguous(document: &Document) -> bool {
+        let gates = document.root.get("featureGates").and_then(|node| node.mapping());
+        gates.is_some_and(|gates| gates.values().any(|gate| value(gate).is_none()))
+    }
+
+    #[test]
+    fn real_kubelets_refuse_the_same_gates() {
+        let cases = include_str!("../../../../tests/data/oracle/cases.jsonl").lines();
+        let mut refused = 0;
+        for case in cases.map(|line| serde_json::from_str::<Json>(line).unwrap()) {
+            let Some(document) = Document::parse("kubelet.yaml", case["yaml"].as_str().unwrap()).document else {
+                continue;
+            };
+            for minor in [21, 36] {
+                let said = &case[format!("1.{minor}")];
+                if said["stage"] == "load" || ambiguous(&document) {
+                    continue;
+                }
+                let refusals = apply(&document, Minor(minor)).err().unwrap_or_default();
+                assert_eq!(said["stage"] == "gates", !refusals.is_empty(), "1.{minor} {}: {refusals:?}", case["id"]);
+                let Some(error) = said["errors"][0].as_str().filter(|_| !refusals.is_empty()) else { continue };
+                refused += 1;
+                let named = |refusal: &Refusal| error.contains(refusal.field.trim_start_matches("featureGates."));
+                assert!(refusals.iter().any(named), "1.{minor} {}: {error}", case["id"]);
+            }
+        }
+        assert!(refused > 200, "only {refused} cases were refused for their gates");
+    }
+}

@@ -1,0 +1,263 @@
+//! The first stage: would the kubelet decode the document? It decodes leniently in the end: a field that its version does
+//! not know, or whose name is cased otherwise, is dropped unread with all that is under it
+//! (`pkg/kubelet/kubeletconfig/util/codec/codec.go`). A value of another type than its field's is never forgiven.
+//!
+//! All refusals are reported, where the kubelet stops at the first. A text that is neither YAML nor JSON has no document
+//! and is not judged here.
+
+use super::Refusal;
+use crate::document::{Document, Mapping, Node, Reading, ScalarStyle, Syntax, Value};
+use crate::fields::{self, Field, FieldType};
+use crate::{Minor, duration, quantity, rules};
+
+mod header;
+mod number;
+#[cfg(test)]
+mod tests;
+mod time;
+
+/// The one field that holds a time (`metav1.Time`).
+const TIME: &str = "registerWithTaints[].timeAdded";
+
+/// The last minor that decodes with json-iterator (apimachinery `serializer/json`), which does not notice every number
+/// that is too large.
+const LAST_JSONITER: Minor = Minor(22);
+
+/// What keeps a kubelet of this version from decoding a document. Empty: it decodes.
+pub(super) fn check(document: &Document, minor: Minor) -> Vec<Refusal> {
+    let mut load = Load { minor, syntax: document.syntax, refusals: Vec::new() };
+    if document.syntax == Syntax::Yaml {
+        load.finite(&document.root, "");
+    }
+    // To the kubelet null is a map with nothing in it.
+    if document.root.is_null() {
+        load.header(&Mapping::new(), &document.root);
+        return load.refusals;
+    }
+    let Value::Mapping(map) = &document.root.value else {
+        let message = format!("the file must be a map, not {}", document.root.describe());
+        load.refuse("top-level-map", String::new(), &document.root, message).help(format!(
+            "write apiVersion: {} and kind: {}",
+            crate::API_VERSION,
+            crate::KIND
+        ));
+        return load.refusals;
+    };
+    if load.header(map, &document.root) {
+        load.object(map, "", "");
+    }
+    load.refusals
+}
+
+struct Load {
+    minor: Minor,
+    syntax: Syntax,
+    refusals: Vec<Refusal>,
+}
+
+/// A refusal that may still get a way out.
+struct Refused<'l>(Option<&'l mut Refusal>);
+
+impl Refused<'_> {
+    fn help(self, help: impl Into<String>) {
+        if let Some(refusal) = self.0 {
+            refusal.help = Some(help.into());
+        }
+    }
+}
+
+/// What a value is in JSON, which every document becomes before it is decoded.
+enum Shape<'n> {
+    Null,
+    Bool,
+    /// A number, in JSON's spelling.
+    Number(String),
+    Text(&'n str),
+    List(&'n [Node]),
+    Map(&'n Mapping),
+}
+
+impl Load {
+    /// Adds a refusal, if kubelets of this version have the rule.
+    fn refuse(&mut self, rule: &'static str, field: String, node: &Node, message: String) -> Refused<'_> {
+        if !rules::lookup(rule).is_some_and(|row| row.applies_to(self.minor)) {
+            return Refused(None);
+        }
+        let refusal = Refusal { rule, field, message, place: node.place.clone(), related: Vec::new(), help: None };
+        self.refusals.push(refusal);
+        Refused(self.refusals.last_mut())
+    }
+
+    /// On the way from YAML to JSON a number that is not finite fails wherever it stands, in unknown fields too.
+    fn finite(&mut self, node: &Node, path: &str) {
+        match &node.value {
+            Value::Mapping(map) => map.iter().for_each(|(key, entry)| self.finite(&entry.value, &join(path, key))),
+            Value::Sequence(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    self.finite(item, &format!("{path}[{at}]"));
+                }
+            }
+            Value::Scalar(scalar) => {
+                if matches!(scalar.read(), Reading::Float(value) if !value.is_finite()) {
+                    let what = if path.is_empty() { "the file" } else { path };
+                    let message = format!("{what} is {}, which is no number in JSON", scalar.text);
+                    self.refuse("finite-numbers", path.to_owned(), node, message)
+                        .help(format!("write a number, or {:?} for the text", scalar.text));
+                }
+            }
+        }
+    }
+
+    fn object(&mut self, map: &Mapping, table: &str, path: &str) {
+        for (key, entry) in map {
+            if table.is_empty() && (key == "apiVersion" || key == "kind") {
+                continue;
+            }
+            if let Some(field) = fields::child(table, key).filter(|field| field.is_known_to(self.minor)) {
+                for value in entry.earlier.iter().chain([&entry.value]) {
+                    self.value(value, field, join(path, key));
+                }
+            }
+        }
+    }
+
+    fn value(&mut self, node: &Node, field: &'static Field, path: String) {
+        let Some(types) = field.types.at(self.minor) else { return };
+        let takes = |one: FieldType| types.contains(&one);
+        match self.shape(node) {
+            Shape::Null if field.takes_null(self.minor) => {}
+            Shape::Null => {
+                let message = format!("{path} is null, which is no duration");
+                self.refuse("durations", path, node, message)
+                    .help("leave the key out for the default, or write a duration such as 30s");
+            }
+            Shape::Bool if takes(FieldType::Boolean) => {}
+            Shape::Map(map) if takes(FieldType::Object) => self.object(map, &field.path, &path),
+            Shape::List(items) if takes(FieldType::Array) => {
+                let Some(of) = fields::items(&field.path) else { return };
+                for (at, item) in items.iter().enumerate() {
+                    self.value(item, of, format!("{path}[{at}]"));
+                }
+            }
+            Shape::Number(number) if takes(FieldType::Integer) => self.integer(node, field, path, &number),
+            Shape::Number(number) if takes(FieldType::Number) => {
+                if !number.parse::<f64>().is_ok_and(f64::is_finite) {
+                    let message = format!("{path} is {number}, which is beyond any number");
+                    self.refuse("number-bounds", path, node, message);
+                }
+            }
+            Shape::Number(number) if takes(FieldType::Quantity) => self.quantity(node, path, &number),
+            Shape::Text(text) if takes(FieldType::Quantity) => self.quantity(node, path, text),
+            Shape::Text(text) if takes(FieldType::Duration) => self.duration(node, path, text),
+            Shape::Text(text) if takes(FieldType::String) => {
+                if field.path == TIME && !time::is_rfc3339(text) {
+                    let message = format!("{path} is {text:?}, which is no time");
+                    self.refuse("times", path, node, message)
+                        .help("write a time such as 2006-01-02T15:04:05Z, or leave the key out");
+                }
+            }
+            shape => {
+                let expected = types.iter().map(|one| one.words()).collect::<Vec<_>>().join(" or ");
+                let message = format!("{path} must be {expected}, not {}", node.describe());
+                let help = way_out(&shape, node, types);
+                let refused = self.refuse("field-types", path, node, message);
+                if let Some(help) = help {
+                    refused.help(help);
+                }
+            }
+        }
+    }
+
+    fn integer(&mut self, node: &Node, field: &Field, path: String, number: &str) {
+        let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
+        if !digits.bytes().all(|b| b.is_ascii_digit()) {
+            let message = format!("{path} must be a whole number, not {number}");
+            let refused = self.refuse("field-types", path, node, message);
+            if let Some(whole) = node.reading().and_then(|reading| reading.whole()) {
+                refused.help(format!("write {whole}: JSON's whole numbers have neither a point nor an exponent"));
+            }
+            return;
+        }
+        let (least, largest) = (i128::from(field.least()), i128::from(field.largest()));
+        let bits = if largest > i128::from(u32::MAX) { 64 } else { 32 };
+        let value =
+            if self.minor <= LAST_JSONITER { number::jsoniter(sign, digits, bits) } else { number.parse().ok() };
+        let within = value.is_some_and(|value| (least..=largest).contains(&value));
+        // Go reads no sign before an unsigned number, not even before 0.
+        if !within || (least == 0 && sign == "-") {
+            let message = format!("{path} is {number}, and the field holds {least} to {largest}");
+            self.refuse("number-bounds", path, node, message);
+        }
+    }
+
+    fn duration(&mut self, node: &Node, path: String, text: &str) {
+        if let Err(problem) = duration::nanoseconds(text) {
+            let message = format!("{path} is {text:?}, which {}", problem.split(';').next().unwrap_or(problem));
+            self.refuse("durations", path, node, message)
+                .help("write a number and a unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m");
+        }
+    }
+
+    fn quantity(&mut self, node: &Node, path: String, text: &str) {
+        // Blanks around it are taken off its JSON, where a tab or a line break is an escape and stays.
+        let text = text.trim_matches(|c: char| {
+            c.is_whitespace() && !c.is_ascii_control() && !matches!(c, '\u{2028}' | '\u{2029}')
+        });
+        if let Err(problem) = quantity::read(text) {
+            let problem = problem.to_string();
+            let (what, help) = problem.split_once("; ").unwrap_or((&problem, "write a number with a unit"));
+            let message = format!("{path} is {text:?}, which {what}");
+            self.refuse("quantities", path, node, message).help(help);
+        }
+    }
+
+    fn shape<'n>(&self, node: &'n Node) -> Shape<'n> {
+        match &node.value {
+            Value::Mapping(map) => Shape::Map(map),
+            Value::Sequence(items) => Shape::List(items),
+            Value::Scalar(scalar) => match scalar.read() {
+                Reading::Null => Shape::Null,
+                Reading::Bool(_) => Shape::Bool,
+                _ if self.syntax == Syntax::Json && scalar.style == ScalarStyle::Plain => {
+                    Shape::Number(scalar.text.clone())
+                }
+                Reading::Int(value) => Shape::Number(value.to_string()),
+                Reading::Float(value) => Shape::Number(number::json(value)),
+                Reading::Text(text) => Shape::Text(text),
+            },
+        }
+    }
+}
+
+/// A path as users write it: a key is joined as it stands, dots and all.
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// What to write instead, where that is plain to see.
+fn way_out(shape: &Shape<'_>, node: &Node, types: &[FieldType]) -> Option<String> {
+    let takes = |one: FieldType| types.contains(&one);
+    let Value::Scalar(scalar) = &node.value else { return None };
+    match shape {
+        Shape::Number(_) if takes(FieldType::Duration) => {
+            Some(format!("write the unit too, such as {0}s or {0}ms", scalar.text))
+        }
+        Shape::Bool | Shape::Number(_) if takes(FieldType::String) => {
+            Some(format!("write {:?}, in quotes", scalar.text))
+        }
+        Shape::Text(text) => {
+            let plain = crate::document::Scalar::plain(*text);
+            let fits = match plain.read() {
+                // Not `off` without its quotes, which readers disagree on.
+                Reading::Bool(value) if takes(FieldType::Boolean) => {
+                    return Some(format!("write {value}, without quotes"));
+                }
+                Reading::Int(_) => takes(FieldType::Integer) || takes(FieldType::Number),
+                Reading::Float(_) => takes(FieldType::Number),
+                _ => false,
+            };
+            fits.then(|| format!("write {text}, without quotes"))
+        }
+        _ => None,
+    }
+}

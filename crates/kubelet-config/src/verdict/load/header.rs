@@ -1,0 +1,56 @@
+//! What the document says it is. Before anything else the kubelet takes `apiVersion` and `kind` out of it with
+//! encoding/json, which does not mind the case of names (apimachinery `serializer/json/meta.go`): of several spellings of
+//! one name the last counts.
+
+use super::Load;
+use crate::document::{Entry, Mapping, Node, Reading, Syntax};
+use crate::{API_VERSION, KIND};
+
+impl Load {
+    /// Checks both; whether they are those of a KubeletConfiguration, so that the fields are decoded at all.
+    pub(super) fn header(&mut self, map: &Mapping, root: &Node) -> bool {
+        let version = self.is("api-version", "apiVersion", API_VERSION, map, root);
+        let kind = self.is("kind", "kind", KIND, map, root);
+        version && kind
+    }
+
+    fn is(&mut self, rule: &'static str, name: &str, wanted: &str, map: &Mapping, root: &Node) -> bool {
+        let mut spellings: Vec<&Entry> = map.iter().filter(|(key, _)| folds_to(key, name)).map(|(_, e)| e).collect();
+        // YAML comes here as JSON with its keys in order, as they are in the map; JSON in the order of the text.
+        if self.syntax == Syntax::Json {
+            spellings.sort_by_key(|entry| entry.key_place.offset);
+        }
+        let mut found: Option<(&str, &Node)> = None;
+        for entry in spellings {
+            match entry.value.reading() {
+                Some(Reading::Text(text)) => found = Some((text, &entry.value)),
+                Some(Reading::Null) => {}
+                _ => {
+                    let message = format!("{name} must be text, not {}", entry.value.describe());
+                    self.refuse(rule, name.to_owned(), &entry.value, message).help(format!("write {name}: {wanted}"));
+                    return false;
+                }
+            }
+        }
+        let (message, node) = match found {
+            Some((text, _)) if text == wanted => return true,
+            Some((text, node)) if !text.is_empty() => {
+                (format!("{name} is {text:?}; the kubelet takes {wanted} alone"), node)
+            }
+            Some((_, node)) => (format!("{name} is empty"), node),
+            None => (format!("{name} is missing"), root),
+        };
+        self.refuse(rule, name.to_owned(), node, message).help(format!("write {name}: {wanted}"));
+        false
+    }
+}
+
+/// Whether encoding/json takes a key for this name: apart from ASCII's case it folds `ſ` and the Kelvin sign.
+fn folds_to(key: &str, name: &str) -> bool {
+    let fold = |c: char| match c {
+        'ſ' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).eq(name.chars().map(fold))
+}

@@ -1,0 +1,253 @@
+//! What kubelets decode and what they do not, each refusal with its rule and field.
+
+use std::collections::BTreeSet;
+
+use super::check;
+use crate::Minor;
+use crate::document::Document;
+use crate::rules::{self, RuleStage};
+
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+fn refusals(text: &str, minor: u32) -> Vec<String> {
+    let parsed = Document::parse("kubelet.yaml", text);
+    let document = parsed.document.unwrap_or_else(|| panic!("{text}: {:?}", parsed.findings));
+    check(&document, Minor(minor))
+        .into_iter()
+        .map(|r| format!("{} {}: {} ({})", r.rule, r.field, r.message, r.help.unwrap_or_default()))
+        .collect()
+}
+
+fn decodes(fields: &str, minor: u32) -> bool {
+    refusals(&format!("{HEAD}{fields}\n"), minor).is_empty()
+}
+
+/// A configuration that each rule refuses, in which versions, what it says, and a neighbour that passes.
+const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
+    (
+        "field-types",
+        "maxPods: '110'",
+        36,
+        "maxPods: maxPods must be a whole number, not the text \"110\" (write 110, without quotes)",
+        "maxPods: 110",
+    ),
+    ("field-types", "maxPods: 1.5", 21, "maxPods: maxPods must be a whole number, not 1.5 ()", "maxPods: 1.0"),
+    (
+        "field-types",
+        "evictionHard: {memory.available: 5}",
+        36,
+        "evictionHard.memory.available: evictionHard.memory.available must be text, not the number 5 (write \"5\", in quotes)",
+        "evictionHard: {memory.available: ~}",
+    ),
+    (
+        "field-types",
+        "clusterDomain: no",
+        36,
+        "clusterDomain: clusterDomain must be text, not the boolean false (write \"no\", in quotes)",
+        "clusterDomain: 'no'",
+    ),
+    (
+        "field-types",
+        "clusterDNS: a",
+        36,
+        "clusterDNS: clusterDNS must be a list, not the text \"a\" ()",
+        "clusterDNS: [~, a]",
+    ),
+    (
+        "field-types",
+        "registerWithTaints: [{key: a}, {key: []}]",
+        36,
+        "registerWithTaints[1].key: registerWithTaints[1].key must be text, not a list ()",
+        "registerWithTaints: [{key: a}, ~]",
+    ),
+    (
+        "field-types",
+        "syncFrequency: 10",
+        36,
+        "syncFrequency: syncFrequency must be a duration, not the number 10 (write the unit too, such as 10s or 10ms)",
+        "syncFrequency: 10s",
+    ),
+    (
+        "field-types",
+        "logging: {flushFrequency: 5s}",
+        27,
+        "logging.flushFrequency: logging.flushFrequency must be a whole number, not the text \"5s\" ()",
+        "logging: {flushFrequency: 5000000000}",
+    ),
+    (
+        "number-bounds",
+        "maxPods: 2147483648",
+        36,
+        "maxPods: maxPods is 2147483648, and the field holds -2147483648 to 2147483647 ()",
+        "maxPods: -2147483648",
+    ),
+    (
+        "number-bounds",
+        "logging: {verbosity: -0.0}",
+        36,
+        "logging.verbosity: logging.verbosity is -0, and the field holds 0 to 4294967295 ()",
+        "logging: {verbosity: -0}",
+    ),
+    (
+        "durations",
+        "syncFrequency: ~",
+        36,
+        "syncFrequency: syncFrequency is null, which is no duration (leave the key out for the default, or write a duration such \
+         as 30s)",
+        "cpuCFSQuotaPeriod: ~",
+    ),
+    (
+        "durations",
+        "syncFrequency: 1d",
+        36,
+        "syncFrequency: syncFrequency is \"1d\", which is not a duration (write a number and a unit (ns, us, ms, s, m, h), such \
+         as 30s, 10m or 1h30m)",
+        "syncFrequency: 24h",
+    ),
+    (
+        "quantities",
+        "reservedMemory: [{limits: {memory: 1GiB}}]",
+        21,
+        "reservedMemory[0].limits.memory: reservedMemory[0].limits.memory is \"1GiB\", which is not a quantity (write a number \
+         with or without a unit, such as 500m, 2, 100Mi or 1.5Gi)",
+        "reservedMemory: [{limits: {memory: ' 1Gi ', cpu: 1.5, other: ~, large: 1e30}}]",
+    ),
+    (
+        "times",
+        "registerWithTaints: [{timeAdded: ''}]",
+        36,
+        "registerWithTaints[0].timeAdded: registerWithTaints[0].timeAdded is \"\", which is no time (write a time such as \
+         2006-01-02T15:04:05Z, or leave the key out)",
+        "registerWithTaints: [{timeAdded: 2024-01-01T00:00:00Z}, {timeAdded: ~}]",
+    ),
+    (
+        "finite-numbers",
+        "unknown: [{a: -.inf}]",
+        36,
+        "unknown[0].a: unknown[0].a is -.inf, which is no number in JSON (write a number, or \"-.inf\" for the text)",
+        "unknown: [{a: 1e999}]",
+    ),
+    (
+        "finite-numbers",
+        "unknown: .inf\nunknown: 1\nmaxPods: .nan",
+        36,
+        "maxPods: maxPods is .nan, which is no number in JSON (write a number, or \".nan\" for the text)",
+        "unknown: .inf\nunknown: 1",
+    ),
+    (
+        "kind",
+        "Kind: 5\nkind: KubeletConfiguration",
+        36,
+        "kind: kind must be text, not the number 5 (write kind: KubeletConfiguration)",
+        "Kind: Pod",
+    ),
+];
+
+#[test]
+fn each_rule_refuses_its_example_and_not_the_neighbour() {
+    for (rule, bad, minor, said, good) in EXAMPLES {
+        let found = refusals(&format!("{HEAD}{bad}\n"), minor);
+        assert_eq!(found.first(), Some(&format!("{rule} {said}")), "{bad}");
+        assert!(decodes(good, minor), "{good}: {:?}", refusals(&format!("{HEAD}{good}\n"), minor));
+    }
+}
+
+#[test]
+fn each_row_of_the_table_has_an_example() {
+    let rows: BTreeSet<&str> =
+        rules::all().filter(|rule| rule.stage == RuleStage::Load).map(|rule| rule.id.as_str()).collect();
+    let examples: BTreeSet<&str> =
+        EXAMPLES.iter().map(|(rule, ..)| *rule).chain(["api-version", "top-level-map"]).collect();
+    assert_eq!(rows, examples);
+}
+
+#[test]
+fn what_a_document_says_it_is() {
+    for (text, said) in [
+        ("kind: KubeletConfiguration", "api-version apiVersion: apiVersion is missing"),
+        (
+            "apiVersion: v1\nkind: KubeletConfiguration",
+            "api-version apiVersion: apiVersion is \"v1\"; the kubelet takes",
+        ),
+        ("apiVersion: ''\nkind: KubeletConfiguration", "api-version apiVersion: apiVersion is empty"),
+        ("apiVersion: kubelet.config.k8s.io/v1beta1", "kind kind: kind is missing"),
+        ("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfigurationList", "kind kind: kind is \"Kubelet"),
+        ("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: ~", "kind kind: kind is missing"),
+        ("- a", "top-level-map : the file must be a map, not a list"),
+        ("hello", "top-level-map : the file must be a map, not the text \"hello\""),
+        (
+            r#"{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1","Kind":"Pod"}"#,
+            "kind kind: kind is \"Pod\"",
+        ),
+    ] {
+        let found = refusals(text, 36);
+        assert!(found.len() == 1 && found[0].starts_with(said), "{text}: {found:?}");
+    }
+    for text in [
+        "APIVERSION: kubelet.config.k8s.io/v1beta1\nKIND: KubeletConfiguration",
+        "Kind: Pod\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration",
+        "\u{212a}ind: KubeletConfiguration\napiVer\u{17f}ion: kubelet.config.k8s.io/v1beta1",
+        r#"{"Kind":"Pod","kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1"}"#,
+    ] {
+        assert_eq!(refusals(text, 36), Vec::<String>::new(), "{text}");
+    }
+    // Fields of something else are not looked at.
+    assert_eq!(refusals("apiVersion: v1\nkind: Pod\nmaxPods: x", 36).len(), 2);
+}
+
+#[test]
+fn what_a_version_does_not_know_is_dropped_unread() {
+    assert!(decodes("MaxPods: x\nauthentication: {X509: 5, x509: {foo: []}}\nspec: {maxPods: x}", 36));
+    assert!(decodes("podLogsDir: 5\nregisterWithTaints: 5", 21));
+    assert!(!decodes("podLogsDir: 5", 36) && !decodes("registerWithTaints: 5", 36));
+    assert!(decodes("dynamicKubeletConfigDir: 5", 36));
+}
+
+#[test]
+fn json_is_decoded_as_it_stands() {
+    let json = |fields: &str| {
+        refusals(
+            &format!(r#"{{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",{fields}}}"#),
+            36,
+        )
+    };
+    assert_eq!(
+        json(r#""maxPods":10.0"#),
+        [
+            "field-types maxPods: maxPods must be a whole number, not 10.0 (write 10: JSON's whole numbers have neither a point nor \
+             an exponent)"
+        ]
+    );
+    assert_eq!(json(r#""maxPods":1e2"#).len(), 1);
+    assert_eq!(
+        json(r#""memoryThrottlingFactor":1e400"#),
+        ["number-bounds memoryThrottlingFactor: memoryThrottlingFactor is 1e400, which is beyond any number ()"]
+    );
+    assert_eq!(json(r#""clusterDomain":1e400"#).len(), 1);
+    assert_eq!(json(r#""unknown":1e400,"maxPods":-0,"memoryThrottlingFactor":1e-1"#), Vec::<String>::new());
+    assert_eq!(json(r#""reservedMemory":[{"limits":{"memory":1e3}}]"#), Vec::<String>::new());
+}
+
+#[test]
+fn every_refusal_is_reported() {
+    let found = refusals(&format!("{HEAD}maxPods: a\nport: b\nauthentication: {{webhook: {{cacheTTL: 5}}}}\n"), 36);
+    let fields: Vec<_> = found.iter().filter_map(|line| line.split([' ', ':']).nth(1)).collect();
+    assert_eq!(fields, ["authentication.webhook.cacheTTL", "maxPods", "port"]);
+}
+
+#[test]
+fn json_is_decoded_with_every_value_of_a_key() {
+    for (body, refusals) in [
+        (r#""port": "x", "port": 1"#, 1),
+        (r#""port": [], "port": {}, "port": 1"#, 2),
+        (r#""authentication": {"x509": 1}, "authentication": {"x509": {}}"#, 1),
+        (r#""port": 1, "port": 2"#, 0),
+    ] {
+        let text =
+            format!(r#"{{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", {body}}}"#);
+        let document = Document::parse("kubelet.json", &text).document.expect("a document");
+        for minor in [21, 36] {
+            assert_eq!(check(&document, Minor(minor)).len(), refusals, "{body}");
+        }
+    }
+}

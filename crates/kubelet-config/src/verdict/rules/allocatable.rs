@@ -1,0 +1,143 @@
+//! The cgroups that the kubelet keeps, and what it enforces on them: `enforceNodeAllocatable` and the fields it needs.
+
+use super::choices::value_of;
+use crate::finding::Place;
+use crate::verdict::Config;
+use crate::verdict::refusals::{Check, Refusals};
+use crate::{Minor, fields};
+
+pub(super) const CHECKS: &[Check] = &[
+    ("system-cgroups", |config, refusals| {
+        if !config.text("systemCgroups").is_empty() && config.text("cgroupRoot").is_empty() {
+            refusals
+                .field(config, "systemCgroups", "systemCgroups is set, and cgroupRoot is not")
+                .help("set cgroupRoot, to / for the root of the hierarchy");
+        }
+    }),
+    ("cgroups-per-qos-off", |config, refusals| {
+        if !config.is("cgroupsPerQOS") && !config.enforcements().is_empty() {
+            refusals
+                .field(
+                    config,
+                    "enforceNodeAllocatable",
+                    format!("enforceNodeAllocatable {}, and cgroupsPerQOS is false", list(config)),
+                )
+                .related_field(config, "cgroupsPerQOS", "without these cgroups nothing can be enforced")
+                .help("write `enforceNodeAllocatable: []`, or leave cgroupsPerQOS on");
+        }
+    }),
+    ("enforce-node-allocatable-compressible", |config, refusals| {
+        for reserved in ["system-reserved", "kube-reserved"] {
+            let index = |name: &str| config.enforcements().iter().find(|(_, v)| *v == name).and_then(|(i, _)| *i);
+            let compressible = format!("{reserved}-compressible");
+            if let (Some(whole), Some(part)) = (index(reserved), index(&compressible)) {
+                refusals
+                    .at(
+                        item(part),
+                        place(config, Some(part)),
+                        format!("enforceNodeAllocatable has both {reserved} and {compressible}"),
+                    )
+                    .related(place(config, Some(whole)), "the other")
+                    .help(format!("keep {compressible} to enforce the CPU alone, {reserved} for memory too"));
+            }
+        }
+    }),
+    ("enforce-node-allocatable-duplicate", |config, refusals| {
+        let all = config.enforcements();
+        for (at, (index, value)) in all.iter().enumerate() {
+            let before = all.iter().take(at).find(|(_, other)| other == value);
+            if let (Some(index), Some((first, _))) = (index, before) {
+                refusals
+                    .at(
+                        item(*index),
+                        place(config, Some(*index)),
+                        format!("enforceNodeAllocatable has {value:?} twice"),
+                    )
+                    .related(place(config, *first), "first here")
+                    .help("leave one out");
+            }
+        }
+    }),
+    ("enforce-node-allocatable", |config, refusals| {
+        for (index, value) in checked(config) {
+            let field = index.map_or_else(|| "enforceNodeAllocatable".to_owned(), item);
+            value_of(config, refusals, "enforceNodeAllocatable[]", &field, value, place(config, index));
+        }
+    }),
+    ("enforce-node-allocatable-none", |config, refusals| {
+        for (index, _) in checked(config).filter(|(_, value)| *value == "none") {
+            if let Some(index) = index
+                && config.enforcements().len() > 1
+            {
+                refusals
+                    .at(item(index), place(config, Some(index)), "enforceNodeAllocatable has none next to other values")
+                    .help("leave none out, or all the others");
+            }
+        }
+    }),
+    ("system-reserved-cgroup", |config, refusals| needs(config, refusals, "system-reserved", "systemReservedCgroup")),
+    ("kube-reserved-cgroup", |config, refusals| needs(config, refusals, "kube-reserved", "kubeReservedCgroup")),
+    ("cgroups-per-qos", |config, refusals| {
+        let first = checked(config).find(|(_, value)| *value != "none" && is_known(config, value));
+        if let Some((index, value)) = first
+            && !config.is("cgroupsPerQOS")
+        {
+            refusals
+                .field(
+                    config,
+                    "cgroupsPerQOS",
+                    format!("cgroupsPerQOS is false, and enforceNodeAllocatable {} {value}", has(index)),
+                )
+                .related(place(config, index), "cannot be enforced without these cgroups")
+                .help("write `enforceNodeAllocatable: [none]`, or leave cgroupsPerQOS on");
+        }
+    }),
+];
+
+/// Refuses the enforcement of what is reserved while there is no cgroup to enforce it on.
+fn needs(config: &Config<'_>, refusals: &mut Refusals, reserved: &str, cgroup: &str) {
+    let compressible = |value: &str| value.strip_suffix("-compressible") == Some(reserved) && is_known(config, value);
+    let enforced = checked(config).find(|(_, value)| *value == reserved || compressible(value));
+    if let Some((index, value)) = enforced
+        && config.text(cgroup).is_empty()
+    {
+        refusals
+            .at(cgroup, place(config, index), format!("enforceNodeAllocatable has {value}, and {cgroup} is not set"))
+            .help(format!("set {cgroup}, or leave {value} out"));
+    }
+}
+
+/// What is enforced, without repetitions: those have a rule of their own since 1.31.
+fn checked<'c>(config: &'c Config<'_>) -> impl Iterator<Item = (Option<usize>, &'c str)> {
+    let all = config.enforcements();
+    let once = config.minor() >= Minor(31);
+    let kept: Vec<_> = all
+        .iter()
+        .enumerate()
+        .filter(|(at, (_, value))| !(once && all.iter().take(*at).any(|(_, other)| other == value)))
+        .map(|(_, entry)| *entry)
+        .collect();
+    kept.into_iter()
+}
+
+fn is_known(config: &Config<'_>, value: &str) -> bool {
+    let allowed = fields::lookup("enforceNodeAllocatable[]").and_then(|field| field.allowed.at(config.minor()));
+    allowed.is_some_and(|allowed| allowed.iter().any(|name| name == value))
+}
+
+fn item(index: usize) -> String {
+    format!("enforceNodeAllocatable[{index}]")
+}
+
+fn place(config: &Config<'_>, index: Option<usize>) -> Place {
+    let item = index.and_then(|index| config.list("enforceNodeAllocatable")?.get(index));
+    item.map_or_else(|| config.place("enforceNodeAllocatable"), |item| item.place.clone())
+}
+
+fn has(index: Option<usize>) -> &'static str {
+    if index.is_some() { "has" } else { "is unset, which means" }
+}
+
+fn list(config: &Config<'_>) -> &'static str {
+    if config.list("enforceNodeAllocatable").is_some() { "is not empty" } else { "is unset, which means pods" }
+}

@@ -1,0 +1,67 @@
+//! Texts that have to be one of the values in the table of fields.
+
+use crate::fields;
+use crate::finding::Place;
+use crate::spelling::nearest;
+use crate::verdict::Config;
+use crate::verdict::refusals::{Check, Refusals};
+
+pub(super) const CHECKS: &[Check] = &[
+    ("topology-manager-policy", |config, refusals| one_of(config, refusals, "topologyManagerPolicy")),
+    ("topology-manager-scope", |config, refusals| one_of(config, refusals, "topologyManagerScope")),
+    ("topology-manager-policy-gate", |config, refusals| {
+        topology_gate(config, refusals, "topologyManagerPolicy", "none")
+    }),
+    ("topology-manager-scope-gate", |config, refusals| {
+        topology_gate(config, refusals, "topologyManagerScope", "container")
+    }),
+    ("hairpin-mode", |config, refusals| one_of(config, refusals, "hairpinMode")),
+    ("memory-reservation-policy", |config, refusals| one_of(config, refusals, "memoryReservationPolicy")),
+];
+
+/// Refuses anything but the value that does nothing while the topology manager is off.
+fn topology_gate(config: &Config<'_>, refusals: &mut Refusals, path: &str, idle: &str) {
+    const GATE: &str = "TopologyManager";
+    let value = config.text(path);
+    if value != idle && !config.gate(GATE) {
+        refusals
+            .field(config, path, format!("{path} is {value}, and the feature gate {GATE} is off"))
+            .help(format!("leave featureGates.{GATE} on, or the field at {idle}"));
+    }
+}
+
+/// Holds a field to the values that its version allows.
+pub(in crate::verdict) fn one_of(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
+    value_of(config, refusals, path, path, config.text(path), config.place(path));
+}
+
+/// Holds a value at `field` to the values that its version allows for the table's field `path`. Whether it is one.
+pub(super) fn value_of(
+    config: &Config<'_>,
+    refusals: &mut Refusals,
+    path: &str,
+    field: &str,
+    value: &str,
+    place: Place,
+) -> bool {
+    let allowed = fields::lookup(path).and_then(|field| field.allowed.at(config.minor()));
+    let allowed = allowed.map(Vec::as_slice).unwrap_or_default();
+    if allowed.iter().any(|name| name == value) {
+        return true;
+    }
+    let help = match nearest(value, allowed.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "names are read with their case".to_owned(),
+    };
+    refusals.at(field, place, format!("{field} is {value:?}; it must be {}", alternatives(allowed))).help(help);
+    false
+}
+
+/// `a, b or c`.
+fn alternatives(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}

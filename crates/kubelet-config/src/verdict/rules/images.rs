@@ -1,0 +1,117 @@
+//! Images: when they are collected, how they are pulled, and whose pull secrets count.
+
+use super::choices::one_of;
+use super::image_names;
+use super::numbers::written;
+use crate::Minor;
+use crate::verdict::Config;
+use crate::verdict::refusals::Check;
+
+const POLICY: &str = "imagePullCredentialsVerificationPolicy";
+const ALLOWLIST: &str = "preloadedImagesVerificationAllowlist";
+const AGE_GATE: &str = "ImageMaximumGCAge";
+const CREDENTIALS: &str = "KubeletEnsureSecretPulledImages";
+
+pub(super) const CHECKS: &[Check] = &[
+    ("image-gc-thresholds", |config, refusals| {
+        const LOW: &str = "imageGCLowThresholdPercent";
+        const HIGH: &str = "imageGCHighThresholdPercent";
+        if let (Some(low), Some(high)) = (config.int(LOW), config.int(HIGH))
+            && low >= high
+        {
+            refusals
+                .field(config, LOW, format!("{LOW} is {low}; it must be less than {HIGH}, which is {high}"))
+                .related_field(config, HIGH, "the high threshold")
+                .help("collection starts at the high threshold and goes on down to the low one");
+        }
+    }),
+    ("image-maximum-gc-age-gate", |config, refusals| {
+        const AGE: &str = "imageMaximumGCAge";
+        if config.duration(AGE).is_some_and(|age| age != 0) && !config.gate(AGE_GATE) {
+            refusals
+                .field(
+                    config,
+                    AGE,
+                    format!("{AGE} is {}, and the feature gate {AGE_GATE} is off", written(config, AGE)),
+                )
+                .help(format!("set featureGates.{AGE_GATE}: true, or leave {AGE} out"));
+        }
+    }),
+    ("image-gc-ages", |config, refusals| {
+        const MOST: &str = "imageMaximumGCAge";
+        const LEAST: &str = "imageMinimumGCAge";
+        if let (Some(most), Some(least)) = (config.duration(MOST), config.duration(LEAST))
+            && most > 0
+            && most <= least
+        {
+            let (most, least) = (written(config, MOST), written(config, LEAST));
+            refusals
+                .field(config, MOST, format!("{MOST} is {most}; it must be more than {LEAST}, which is {least}"))
+                .related_field(config, LEAST, "the least age")
+                .help(format!("raise {MOST} above {least}, or leave it out: then age alone removes no image"));
+        }
+    }),
+    ("serialize-image-pulls", |config, refusals| {
+        const PULLS: &str = "maxParallelImagePulls";
+        if let Some(pulls) = config.int(PULLS)
+            && pulls > 1
+            && config.serialize_image_pulls()
+        {
+            refusals
+                .field(config, PULLS, format!("{PULLS} is {pulls}, and serializeImagePulls is true"))
+                .related_field(config, "serializeImagePulls", "one at a time")
+                .help("set serializeImagePulls to false, or leave it out");
+        }
+    }),
+    ("image-pull-credentials-policy", |config, refusals| {
+        if config.gate(CREDENTIALS) && !config.text(POLICY).is_empty() {
+            one_of(config, refusals, POLICY);
+        }
+    }),
+    ("preloaded-images-policy", |config, refusals| {
+        if config.gate(CREDENTIALS) && has_allowlist(config) && !uses_allowlist(config) {
+            let policy = config.image_pull_credentials_verification_policy();
+            refusals
+                .field(config, ALLOWLIST, format!("{ALLOWLIST} is set, and {POLICY} is {policy}"))
+                .related_field(config, POLICY, "does not look at the list")
+                .help(format!("set {POLICY}: NeverVerifyAllowlistedImages, or leave the list out"));
+        }
+    }),
+    ("preloaded-images-pattern", |config, refusals| {
+        if !config.gate(CREDENTIALS) || !uses_allowlist(config) {
+            return;
+        }
+        for (index, item) in config.list(ALLOWLIST).unwrap_or_default().iter().enumerate() {
+            let pattern = item.text().unwrap_or_default();
+            // Until 1.35 a name was compared as it was written, so that only a whole one was let through.
+            let whole_names = config.minor() < Minor(36);
+            if let Err((problem, help)) = image_names::check_pattern(pattern, whole_names) {
+                let field = format!("{ALLOWLIST}[{index}]");
+                let message = format!("{field} is {pattern:?}, which {problem}");
+                refusals.at(field, item.place.clone(), message).help(help);
+            }
+        }
+    }),
+    ("image-pull-credentials-policy-gate", |config, refusals| {
+        if !config.text(POLICY).is_empty() && !config.gate(CREDENTIALS) {
+            refusals
+                .field(config, POLICY, format!("{POLICY} is set, and the feature gate {CREDENTIALS} is off"))
+                .help(format!("set featureGates.{CREDENTIALS}: true, or leave {POLICY} out"));
+        }
+    }),
+    ("preloaded-images-gate", |config, refusals| {
+        if has_allowlist(config) && !config.gate(CREDENTIALS) {
+            refusals
+                .field(config, ALLOWLIST, format!("{ALLOWLIST} is set, and the feature gate {CREDENTIALS} is off"))
+                .help(format!("set featureGates.{CREDENTIALS}: true, or leave {ALLOWLIST} out"));
+        }
+    }),
+];
+
+fn has_allowlist(config: &Config<'_>) -> bool {
+    config.list(ALLOWLIST).is_some_and(|list| !list.is_empty())
+}
+
+fn uses_allowlist(config: &Config<'_>) -> bool {
+    config.image_pull_credentials_verification_policy() == "NeverVerifyAllowlistedImages"
+}

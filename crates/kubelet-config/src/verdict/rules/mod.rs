@@ -1,0 +1,71 @@
+//! The third stage: `ValidateKubeletConfiguration`, rule by rule, as on a Linux host with cgroup v2. Each rule is a row of
+//! the table of rules, which says in which versions it runs; those that only hold a field to a range or to a list of
+//! values take these from the table of fields. What depends on the host is in `host`.
+
+use super::refusals::{Check, Refusals};
+use super::{Config, Refusal};
+use crate::Minor;
+
+mod allocatable;
+pub(super) mod choices;
+mod cpuset;
+mod durations;
+mod endpoint;
+pub(super) mod host;
+mod image_names;
+mod images;
+mod logging;
+mod memory;
+mod nodes;
+mod numbers;
+mod paths;
+mod pods;
+mod reserved;
+mod server;
+mod shutdown;
+mod tracing;
+
+#[cfg(test)]
+mod tests;
+
+/// The first minor that sets logging up before it validates: what is wrong with `logging` is then all that it says
+/// (`cmd/kubelet/app/server.go`, `NewKubeletCommand`).
+const LOGGING_FIRST: Minor = Minor(25);
+
+const GROUPS: [&[Check]; 14] = [
+    numbers::CHECKS,
+    durations::CHECKS,
+    choices::CHECKS,
+    allocatable::CHECKS,
+    images::CHECKS,
+    memory::CHECKS,
+    nodes::CHECKS,
+    paths::CHECKS,
+    pods::CHECKS,
+    reserved::CHECKS,
+    server::CHECKS,
+    shutdown::CHECKS,
+    tracing::CHECKS,
+    logging::CHECKS,
+];
+
+/// Every rule that a kubelet of the configuration's version refuses it for.
+pub(super) fn check(config: &Config<'_>) -> Vec<Refusal> {
+    if config.minor() >= LOGGING_FIRST {
+        let mut refusals = Refusals::default();
+        refusals.run(logging::CHECKS, config);
+        if !refusals.is_empty() {
+            return refusals.into_list();
+        }
+    }
+    all(config)
+}
+
+/// Every rule that the configuration breaks, those that a kubelet does not get to among them.
+pub(super) fn all(config: &Config<'_>) -> Vec<Refusal> {
+    let mut refusals = Refusals::default();
+    for group in GROUPS {
+        refusals.run(group, config);
+    }
+    refusals.into_list()
+}

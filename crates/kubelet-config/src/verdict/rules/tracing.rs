@@ -1,0 +1,42 @@
+//! Where traces go.
+
+use super::endpoint;
+use super::numbers::in_range;
+use crate::Minor;
+use crate::verdict::Config;
+use crate::verdict::refusals::Check;
+
+const GATE: &str = "KubeletTracing";
+const ENDPOINT: &str = "tracing.endpoint";
+
+pub(super) const CHECKS: &[Check] = &[
+    ("tracing-gate", |config, refusals| {
+        if config.given("tracing").is_some() && !config.gate(GATE) {
+            refusals
+                .field(config, "tracing", format!("tracing is set, and the feature gate {GATE} is off"))
+                .help(format!("set featureGates.{GATE}: true, or leave tracing out"));
+        }
+    }),
+    ("tracing-sampling-rate", |config, refusals| {
+        if is_looked_at(config) {
+            in_range(config, refusals);
+        }
+    }),
+    ("tracing-endpoint", |config, refusals| {
+        let address = config.text(ENDPOINT);
+        // Kubernetes 1.35 is the first whose every release is built with a Go that looks into the brackets of a host.
+        let strict = config.minor() >= Minor(35);
+        if is_looked_at(config)
+            && let Err(problem) = endpoint::check(address, strict)
+        {
+            refusals
+                .field(config, ENDPOINT, format!("{ENDPOINT} is {address:?}, which {problem}"))
+                .help("write a host and a port, such as localhost:4317, or unix:// and a path");
+        }
+    }),
+];
+
+/// While tracing depends on a gate, what is set without it is only refused as a whole.
+fn is_looked_at(config: &Config<'_>) -> bool {
+    config.minor() >= Minor(34) || config.gate(GATE)
+}

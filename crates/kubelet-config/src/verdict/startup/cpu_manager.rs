@@ -1,0 +1,102 @@
+//! The CPU manager: its policy, what the static one needs, and its options (`pkg/kubelet/cm/cpumanager/cpu_manager.go`
+//! `NewManager`, `policy_options.go`, `policy_none.go`).
+
+use super::{policy_options, reservations, reserved_cpus};
+use crate::Minor;
+use crate::verdict::Config;
+use crate::verdict::refusals::Check;
+use crate::verdict::rules::choices::one_of;
+
+const OPTIONS: &str = "cpuManagerPolicyOptions";
+/// The last minor in which the manager could be switched off.
+const SWITCHED: Minor = Minor(25);
+
+/// Options that exclude each other, and the first minor where they do.
+const EXCLUSIVE: [(&str, &str, Minor); 4] = [
+    ("full-pcpus-only", "distribute-cpus-across-cores", Minor(31)),
+    ("distribute-cpus-across-numa", "distribute-cpus-across-cores", Minor(31)),
+    ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores", Minor(32)),
+    ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa", Minor(32)),
+];
+
+pub(super) const CHECKS: &[Check] = &[
+    ("cpu-manager-policy", |config, refusals| {
+        if is_on(config) {
+            one_of(config, refusals, "cpuManagerPolicy");
+        }
+    }),
+    ("cpu-manager-static-reservation", |config, refusals| {
+        let cpus = reserved_cpus::count(config).unwrap_or_default();
+        if is_static(config)
+            && cpus == 0
+            && reservations::reserved(config, "cpu").is_some_and(|amount| amount.is_zero())
+        {
+            let message =
+                "cpuManagerPolicy is \"static\" while no CPU is reserved; it must leave some that no pod owns";
+            let help = "reserve some with systemReserved.cpu, kubeReserved.cpu or reservedSystemCPUs";
+            refusals.field(config, "cpuManagerPolicy", message).help(help);
+            for path in reservations::LISTS.into_iter().filter(|path| config.given(path).is_some()) {
+                refusals.related(config.place(path), format!("{path} reserves no cpu"));
+            }
+        }
+    }),
+    ("cpu-manager-options-gate", |config, refusals| {
+        if is_on(config) {
+            policy_options::gate(config, refusals, OPTIONS, "CPUManagerPolicyOptions");
+        }
+    }),
+    ("cpu-manager-options-policy", |config, refusals| {
+        if are_read(config) && config.text("cpuManagerPolicy") == "none" && config.entries(OPTIONS).next().is_some() {
+            let message = "cpuManagerPolicyOptions are given while cpuManagerPolicy is \"none\", which takes none";
+            refusals.field(config, OPTIONS, message).help("set cpuManagerPolicy: static, or leave the options out");
+            if config.given("cpuManagerPolicy").is_some() {
+                refusals.related(config.place("cpuManagerPolicy"), "the policy");
+            }
+        }
+    }),
+    ("cpu-manager-option", |config, refusals| {
+        if are_read(config) && is_static(config) {
+            policy_options::options(config, refusals, OPTIONS);
+        }
+    }),
+    ("cpu-manager-options-exclusive", |config, refusals| {
+        if !are_read(config) || !is_static(config) {
+            return;
+        }
+        for (one, other, _) in EXCLUSIVE.into_iter().filter(|(_, _, since)| *since <= config.minor()) {
+            let on = |name| policy_options::switched_on(config, OPTIONS, name);
+            if let (Some(first), Some(second)) = (on(one), on(other)) {
+                let message = format!("the options {one} and {other} exclude each other");
+                refusals.at(format!("{OPTIONS}.{one}"), first.key_place.clone(), message);
+                refusals.related(second.key_place.clone(), other);
+            }
+        }
+    }),
+    ("cpu-manager-align-by-socket", |config, refusals| {
+        let option = policy_options::switched_on(config, OPTIONS, "align-by-socket");
+        if let Some(option) = option
+            && are_read(config)
+            && is_static(config)
+            && config.text("topologyManagerPolicy") == "single-numa-node"
+        {
+            let message = "the option align-by-socket does not go with topologyManagerPolicy \"single-numa-node\"";
+            refusals.at(format!("{OPTIONS}.align-by-socket"), option.key_place.clone(), message);
+            refusals.related(config.place("topologyManagerPolicy"), "topologyManagerPolicy");
+        }
+    }),
+];
+
+/// Whether the kubelet makes a CPU manager at all.
+fn is_on(config: &Config<'_>) -> bool {
+    config.minor() > SWITCHED || config.gate("CPUManager")
+}
+
+/// Whether the policy is the one that gives whole CPUs away.
+pub(super) fn is_static(config: &Config<'_>) -> bool {
+    is_on(config) && config.text("cpuManagerPolicy") == "static"
+}
+
+/// Whether the options reach the manager.
+fn are_read(config: &Config<'_>) -> bool {
+    is_on(config) && (config.minor() >= Minor(33) || config.gate("CPUManagerPolicyOptions"))
+}

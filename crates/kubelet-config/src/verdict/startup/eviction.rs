@@ -1,0 +1,127 @@
+//! Eviction thresholds, their grace periods and what is reclaimed at least: `pkg/kubelet/eviction/helpers.go`
+//! `ParseThresholdConfig`.
+
+use super::{did_you_mean, keys, texts};
+use crate::document::Entry;
+use crate::quantity::Quantity;
+use crate::verdict::Config;
+use crate::verdict::refusals::{Check, Refusals};
+use crate::{duration, strconv};
+
+/// The maps by signal.
+const MAPS: [&str; 4] = ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim"];
+
+const WRITE: &str = "write a quantity such as 500Mi, or a share of the capacity such as 10%";
+
+pub(super) const CHECKS: &[Check] = &[
+    ("eviction-signal", |config, refusals| {
+        for path in MAPS {
+            for (signal, entry) in config.entries(path) {
+                if !is_known(config, path, signal) {
+                    let message =
+                        format!("{path} names the signal {signal:?}, which kubelet {} does not know", config.minor());
+                    let help = did_you_mean(signal, keys(config, path));
+                    refusals.at(format!("{path}.{signal}"), entry.key_place.clone(), message).help(help);
+                }
+            }
+        }
+    }),
+    ("eviction-threshold", |config, refusals| {
+        for path in ["evictionHard", "evictionSoft"] {
+            for (signal, text, entry) in texts(config, path).filter(|(signal, ..)| is_known(config, path, signal)) {
+                if let Err(why) = threshold(text) {
+                    refuse(refusals, (path, signal, text, entry), why);
+                }
+            }
+        }
+    }),
+    ("eviction-soft-grace", |config, refusals| {
+        for (signal, text, entry) in texts(config, "evictionSoft") {
+            let given = config.entries("evictionSoftGracePeriod").any(|(with_grace, _)| with_grace == signal);
+            if threshold(text) == Ok(true) && is_known(config, "evictionSoft", signal) && !given {
+                let message = format!("the soft threshold {signal} has no entry in evictionSoftGracePeriod");
+                let help = format!(
+                    "say how long it may be crossed before pods go: evictionSoftGracePeriod: {{{signal}: 1m30s}}"
+                );
+                refusals.at(format!("evictionSoft.{signal}"), entry.key_place.clone(), message).help(help);
+                if config.given("evictionSoftGracePeriod").is_some() {
+                    refusals.related(config.place("evictionSoftGracePeriod"), "the grace periods");
+                }
+            }
+        }
+    }),
+    ("eviction-grace-period", |config, refusals| {
+        let path = "evictionSoftGracePeriod";
+        for (signal, text, entry) in texts(config, path).filter(|(signal, ..)| is_known(config, path, signal)) {
+            match duration::nanoseconds(text) {
+                Ok(nanos) if nanos < 0 => refuse(refusals, (path, signal, text, entry), "is negative"),
+                Ok(_) => {}
+                Err(why) => refuse(refusals, (path, signal, text, entry), why),
+            }
+        }
+    }),
+    ("eviction-minimum-reclaim", |config, refusals| {
+        let path = "evictionMinimumReclaim";
+        for (signal, text, entry) in texts(config, path).filter(|(signal, ..)| is_known(config, path, signal)) {
+            let why = match amount(text) {
+                Ok(Amount::Share(share)) if share <= 0.0 => "is not above 0%",
+                Ok(Amount::Fixed(fixed)) if fixed.is_negative() => "is negative",
+                Ok(_) => continue,
+                Err(why) => why,
+            };
+            refuse(refusals, (path, signal, text, entry), why);
+        }
+    }),
+];
+
+fn refuse(refusals: &mut Refusals, entry: (&str, &str, &str, &Entry), why: &str) {
+    let (path, signal, text, entry) = entry;
+    let field = format!("{path}.{signal}");
+    let message = format!("{field} {text:?} {why}");
+    refusals.at(field, entry.value.place.clone(), message);
+    if path != "evictionSoftGracePeriod" {
+        refusals.help(WRITE);
+    }
+}
+
+fn is_known(config: &Config<'_>, path: &str, signal: &str) -> bool {
+    keys(config, path).any(|known| known == signal)
+}
+
+/// What a threshold or a reclaim is.
+enum Amount {
+    /// A share of the capacity; 1 is all of it.
+    Share(f32),
+    /// A quantity.
+    Fixed(Quantity),
+}
+
+/// Whether a text yields a threshold: 0% and 100%, so written, say that there is none.
+fn threshold(text: &str) -> Result<bool, &'static str> {
+    if matches!(text, "0%" | "100%") {
+        return Ok(false);
+    }
+    match amount(text)? {
+        // What is no number is neither below nor above, and passes.
+        Amount::Share(share) if share < 0.0 => Err("is below 0%"),
+        Amount::Share(share) if share > 1.0 => Err("is above 100%"),
+        Amount::Fixed(fixed) if fixed.is_negative() || fixed.is_zero() => Err("is not above zero"),
+        _ => Ok(true),
+    }
+}
+
+fn amount(text: &str) -> Result<Amount, &'static str> {
+    if !text.ends_with('%') {
+        return Quantity::parse(text).map(Amount::Fixed).map_err(|_| "is neither a quantity nor a percentage");
+    }
+    let number = strconv::float32(text.trim_end_matches('%')).ok_or("has no number before its %")?;
+    Ok(Amount::Share(number / 100.0))
+}
+
+/// The quantity of a hard threshold, `None` for a share of the capacity and where there is none.
+pub(super) fn fixed(text: &str) -> Option<Quantity> {
+    match amount(text) {
+        Ok(Amount::Fixed(fixed)) => Some(fixed),
+        _ => None,
+    }
+}

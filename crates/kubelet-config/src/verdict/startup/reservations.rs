@@ -1,0 +1,74 @@
+//! What is reserved for the system: `cmd/kubelet/app/server.go` `parseResourceList`, `pkg/kubelet/cm/container_manager.go`
+//! `ParseQOSReserved`.
+
+use super::{did_you_mean, keys, reserved_cpus, texts};
+use crate::quantity::Quantity;
+use crate::strconv;
+use crate::verdict::Config;
+use crate::verdict::refusals::{Check, Refusals};
+
+/// The two lists of reserved resources.
+pub(super) const LISTS: [&str; 2] = ["kubeReserved", "systemReserved"];
+
+pub(super) const CHECKS: &[Check] = &[
+    ("reserved-resource", |config, refusals| {
+        for path in LISTS {
+            known_keys(config, refusals, path);
+        }
+    }),
+    ("reserved-quantity", |config, refusals| {
+        for path in LISTS {
+            for (resource, text, entry) in texts(config, path).filter(|(resource, ..)| is_read(config, path, resource))
+            {
+                let why = match Quantity::parse(text) {
+                    Ok(amount) if amount.is_negative() => "is negative".to_owned(),
+                    Ok(_) => continue,
+                    Err(why) => why.to_string(),
+                };
+                let field = format!("{path}.{resource}");
+                let message = format!("{field} {text:?} {why}");
+                refusals.at(field, entry.value.place.clone(), message);
+            }
+        }
+    }),
+    ("qos-reserved-resource", |config, refusals| known_keys(config, refusals, "qosReserved")),
+    ("qos-reserved-percentage", |config, refusals| {
+        for (resource, text, entry) in
+            texts(config, "qosReserved").filter(|(key, ..)| is_known(config, "qosReserved", key))
+        {
+            let number = text.ends_with('%').then(|| strconv::integer(text.trim_end_matches('%'))).flatten();
+            if !number.is_some_and(|number| (0..=100).contains(&number)) {
+                let field = format!("qosReserved.{resource}");
+                let message = format!("{field} {text:?} is not a whole percentage between 0% and 100%");
+                refusals.at(field, entry.value.place.clone(), message).help("write a percentage such as 50%");
+            }
+        }
+    }),
+];
+
+fn known_keys(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
+    for (resource, entry) in config.entries(path).filter(|(resource, _)| !is_known(config, path, resource)) {
+        let message = format!("{path} names {resource:?}, which cannot be reserved");
+        let help = did_you_mean(resource, keys(config, path));
+        refusals.at(format!("{path}.{resource}"), entry.key_place.clone(), message).help(help);
+    }
+}
+
+fn is_known(config: &Config<'_>, path: &str, resource: &str) -> bool {
+    keys(config, path).any(|known| known == resource)
+}
+
+/// Whether the kubelet reads an entry: `reservedSystemCPUs` takes the place of both `cpu` before it does.
+fn is_read(config: &Config<'_>, path: &str, resource: &str) -> bool {
+    is_known(config, path, resource)
+        && !(resource == "cpu" && reserved_cpus::count(config).is_some_and(|cpus| cpus > 0))
+}
+
+/// How much of a resource both lists reserve, as they are written; `None` when one does not read.
+pub(super) fn reserved(config: &Config<'_>, resource: &str) -> Option<Quantity> {
+    let mut total = Quantity::ZERO;
+    for (_, text, _) in LISTS.iter().flat_map(|path| texts(config, path)).filter(|(key, ..)| *key == resource) {
+        total = total.plus(Quantity::parse(text).ok()?);
+    }
+    Some(total)
+}

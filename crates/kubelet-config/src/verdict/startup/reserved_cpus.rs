@@ -1,0 +1,57 @@
+//! The CPUs that `reservedSystemCPUs` lists: `k8s.io/utils/cpuset` `Parse`, until 1.21 `pkg/kubelet/cm/cpuset`.
+
+use crate::verdict::Config;
+use crate::{Minor, strconv};
+
+/// The first minor that refuses `3-1`; before, it holds no CPU, nor does `1-2-3`.
+const STRICT: Minor = Minor(22);
+
+/// How many CPUs a list has that the kubelet has validated; `None` for a list that it has not.
+pub(super) fn count(config: &Config<'_>) -> Option<u64> {
+    let mut ranges = Vec::new();
+    let text = config.text("reservedSystemCPUs");
+    for part in text.split(',').filter(|_| !text.is_empty()) {
+        let range = match part.split_once('-') {
+            None => strconv::integer(part).map(|one| (one, one)),
+            Some((_, last)) if last.contains('-') && config.minor() < STRICT => continue,
+            Some((first, last)) => strconv::integer(first).zip(strconv::integer(last)),
+        };
+        ranges.push(range?);
+    }
+    ranges.retain(|(first, last)| first <= last);
+    ranges.sort_unstable();
+    // Ranges may overlap, and may be too long to be written out.
+    let (mut count, mut next) = (0_u64, i128::MIN);
+    for (first, last) in ranges {
+        let (first, after) = (i128::from(first).max(next), i128::from(last) + 1);
+        count = count.saturating_add(u64::try_from(after - first).unwrap_or(0));
+        next = next.max(after);
+    }
+    Some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Document;
+    use crate::gates::Enabled;
+
+    #[test]
+    fn cpus_are_counted_once() {
+        for (list, strict, loose) in [
+            ("", Some(0), Some(0)),
+            ("0", Some(1), Some(1)),
+            ("0-3,8", Some(5), Some(5)),
+            ("0-3,2-5,1,5", Some(6), Some(6)),
+            ("+1,1", Some(1), Some(1)),
+            ("0-9223372036854775807", Some(1 << 63), Some(1 << 63)),
+            ("9223372036854775807,9223372036854775807", Some(1), Some(1)),
+            ("1-2-3", None, Some(0)),
+            ("a", None, None),
+        ] {
+            let document = Document::parse("kubelet.yaml", &format!("reservedSystemCPUs: '{list}'")).document.unwrap();
+            let count = |minor| count(&Config::new(&document, Minor(minor), Enabled::default()));
+            assert_eq!((count(22), count(21)), (strict, loose), "{list}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Single values that a component refuses when it starts: `pkg/kubelet/kubelet.go` `NewMainKubelet`, and the rotation of
+//! container logs in `pkg/kubelet/logs/container_log_manager.go` `NewContainerLogManager`.
+
+use crate::quantity;
+use crate::verdict::refusals::Check;
+
+pub(super) const CHECKS: &[Check] = &[
+    ("sync-frequency", |config, refusals| {
+        if let Some(nanos) = config.duration("syncFrequency")
+            && nanos <= 0
+        {
+            let message = "syncFrequency is negative; the kubelet needs a time between two rounds";
+            refusals.field(config, "syncFrequency", message).help("write a time such as 1m, or leave it out");
+        }
+    }),
+    ("log-rotation-files", |config, refusals| {
+        if let Some(files) = config.int("containerLogMaxFiles")
+            && files <= 1
+        {
+            let message = format!("containerLogMaxFiles is {files}; rotating logs takes at least 2 files");
+            refusals.field(config, "containerLogMaxFiles", message);
+        }
+    }),
+    ("log-rotation-size", |config, refusals| {
+        let text = config.text("containerLogMaxSize");
+        let (why, help) = match quantity::read(text) {
+            Err(why) => (why.to_string(), "write a number of bytes such as 10Mi"),
+            Ok(reading) if reading.as_int64.is_none() => (
+                "is no number of bytes that the kubelet can read here".to_owned(),
+                "write it as a whole number without a fraction and with at most 15 digits, such as 1536Mi for 1.5Gi",
+            ),
+            Ok(_) => return,
+        };
+        refusals.field(config, "containerLogMaxSize", format!("containerLogMaxSize {text:?} {why}")).help(help);
+    }),
+    ("iptables-bits", |config, refusals| {
+        let (mark, drop) = (config.int("iptablesMasqueradeBit"), config.int("iptablesDropBit"));
+        if config.is("makeIPTablesUtilChains")
+            && mark == drop
+            && let Some(bit) = mark
+        {
+            let path =
+                if config.given("iptablesDropBit").is_some() { "iptablesDropBit" } else { "iptablesMasqueradeBit" };
+            let message =
+                format!("iptablesMasqueradeBit and iptablesDropBit are both {bit}; one mark cannot mean both");
+            refusals.field(config, path, message);
+            if config.given("iptablesMasqueradeBit").is_some() && path == "iptablesDropBit" {
+                refusals.related(config.place("iptablesMasqueradeBit"), "iptablesMasqueradeBit");
+            }
+        }
+    }),
+];

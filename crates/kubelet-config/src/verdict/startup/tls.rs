@@ -1,0 +1,42 @@
+//! TLS of the kubelet's own server: `cmd/kubelet/app/server.go` `InitializeTLS`, `component-base/cli/flag/ciphersuites_flag.go`
+//! and `curves_flag.go`.
+
+use std::collections::BTreeMap;
+
+use super::{did_you_mean, items};
+use crate::document::Node;
+use crate::tls::{Kind, known};
+use crate::verdict::config::whole;
+use crate::verdict::refusals::Check;
+
+pub(super) const CHECKS: &[Check] = &[
+    ("tls-cipher-suite", |config, refusals| {
+        let names = known(Kind::Cipher, config.minor()).map(|cipher| cipher.value.as_str());
+        for (field, name, node) in items(config, "tlsCipherSuites") {
+            if !names.clone().any(|known| known == name) {
+                let message =
+                    format!("{field} is {name:?}, a cipher suite that kubelet {} does not know", config.minor());
+                refusals.at(field, node.place.clone(), message).help(did_you_mean(name, names.clone()));
+            }
+        }
+    }),
+    ("tls-curve", |config, refusals| {
+        let mut seen: BTreeMap<i128, &Node> = BTreeMap::new();
+        for (at, node) in config.list("tlsCurvePreferences").unwrap_or_default().iter().enumerate() {
+            let field = format!("tlsCurvePreferences[{at}]");
+            let Some(id) = (if node.is_null() { Some(0) } else { whole(node) }) else { continue };
+            if !known(Kind::Curve, config.minor()).any(|curve| curve.value.parse() == Ok(id)) {
+                let curves =
+                    known(Kind::Curve, config.minor()).map(|curve| format!("{} ({})", curve.value, curve.called));
+                let help = format!("known are {}", curves.collect::<Vec<_>>().join(", "));
+                let message = format!("{field} is {id}, a curve that kubelet {} does not know", config.minor());
+                refusals.at(field, node.place.clone(), message).help(help);
+            } else if let Some(first) = seen.get(&id) {
+                let message = format!("{field} is {id}, which is there twice");
+                refusals.at(field, node.place.clone(), message).related(first.place.clone(), "the first");
+            } else {
+                seen.insert(id, node);
+            }
+        }
+    }),
+];

@@ -1,0 +1,451 @@
+//! From a snapshot to what it asks for: finds the pools, reads their files, renders them, and reports everything that
+//! is wrong in one go.
+//!
+//! Decisions taken here: without `nodecfg.yaml` the fleet is called `default`; a base counts only for the pools that name
+//! it; a repository without pools is let through with a warning, since guarding the cluster against a bad checkout takes
+//! the cluster's state, which planning has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::checked::{Checks, Kubelets, not_loaded, told_once, withhold};
+use super::formats::{FileRef, FleetSpec, NodePoolSpec};
+use super::kubelet_file;
+use super::render::{Layers, render};
+use super::{Desired, LabelSelector, Pool, PoolTarget, read};
+use crate::snapshot::{Snapshot, SnapshotFile};
+use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
+use kubelet_config::finding::{Finding, Gate, Place, Severity, any_error};
+use kubelet_config::verdict::Verdict;
+use nodecfg_contract::names::{FleetName, PoolName};
+use nodecfg_contract::observed::POOL_LABEL;
+
+/// The name of the fleet's file.
+pub const FLEET_FILE: &str = "nodecfg.yaml";
+/// The fleet's name when there is no such file.
+pub const DEFAULT_FLEET: &str = "default";
+
+/// What came of reading a snapshot.
+#[derive(Debug, Clone)]
+pub struct Built {
+    /// What it asks for; unset when a finding is an error.
+    pub desired: Option<Desired>,
+    /// Everything found, in order.
+    pub findings: Vec<Finding>,
+    /// The kubelets' answers to each pool's configuration, also where something else is wrong. A pool is not among them
+    /// when its configuration cannot be put together, or is local.
+    pub checked: Vec<CheckedPool>,
+}
+
+/// The kubelets' answers to the configuration of one pool.
+#[derive(Debug, Clone)]
+pub struct CheckedPool {
+    /// The pool.
+    pub name: PoolName,
+    /// Path of its `kubelet.yaml`, or of its `pool.yaml` where it has none.
+    pub path: String,
+    /// Whether the pool says which kubelets its nodes have.
+    pub declared: bool,
+    /// The answers, oldest version first.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// What could be made of a snapshot, errors or not: to compare with, never to act upon.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// The pools that could be put together; unset when even the fleet cannot be named.
+    pub desired: Option<Desired>,
+    /// The pools that say which nodes they select, and whose configuration cannot be put together. Their target stands in for
+    /// one: it means nothing.
+    pub claims: BTreeMap<PoolName, Pool>,
+    /// What is wrong.
+    pub errors: Vec<Finding>,
+}
+
+/// Reads as much of a snapshot as can be read.
+#[must_use]
+pub fn draft(snapshot: &Snapshot, gate: Gate) -> Draft {
+    let (desired, claims, Built { findings, .. }) = read_all(snapshot, &Checks { gate, kubelets: Kubelets::OfNodes });
+    let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
+    Draft { desired, claims, errors }
+}
+
+/// Reads what a snapshot asks for, with all findings, those of the snapshot itself among them.
+#[must_use]
+pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
+    let (desired, _, built) = read_all(snapshot, checks);
+    Built { desired: desired.filter(|_| !any_error(&built.findings)), ..built }
+}
+
+fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, BTreeMap<PoolName, Pool>, Built) {
+    let mut files = Files {
+        snapshot,
+        checks,
+        read: BTreeMap::new(),
+        checked: BTreeSet::new(),
+        findings: snapshot.findings.clone(),
+        pools: Vec::new(),
+        claims: BTreeMap::new(),
+        malformed: BTreeSet::new(),
+    };
+    let desired = files.desired();
+    files.report_unused();
+    // A file that several pools use may have been found wanting for each.
+    let mut findings = told_once(files.findings);
+    withhold(&mut findings, |file| snapshot.text(file).map(AsRef::as_ref));
+    (desired, files.claims, Built { desired: None, findings, checked: files.pools })
+}
+
+/// The files of a snapshot, each read and reported on once.
+struct Files<'s> {
+    snapshot: &'s Snapshot,
+    checks: &'s Checks,
+    read: BTreeMap<String, Option<Arc<Document>>>,
+    checked: BTreeSet<String>,
+    findings: Vec<Finding>,
+    pools: Vec<CheckedPool>,
+    /// See [`Draft::claims`].
+    claims: BTreeMap<PoolName, Pool>,
+    /// Files that no kubelet can decode.
+    malformed: BTreeSet<String>,
+}
+
+impl Files<'_> {
+    fn desired(&mut self) -> Option<Desired> {
+        let (name, spec) = self.fleet();
+        // Without a usable name there is nothing desired, but pools are rendered all the same to find what is wrong.
+        let names = name.clone().or_else(|| FleetName::new(DEFAULT_FLEET).ok())?;
+        let folders = self.pool_folders();
+        if folders.is_empty() {
+            self.findings.push(
+                Finding::warning("no-pools", "the repository has no pools")
+                    .help("a pool is a folder pools/<pool> with a kubelet.yaml or a pool.yaml in it"),
+            );
+        }
+        let mut pools = BTreeMap::new();
+        for folder in folders {
+            match PoolName::new(&folder) {
+                Ok(pool_name) => {
+                    if let Some(pool) = self.pool(&names, &spec, pool_name.clone()) {
+                        pools.insert(pool_name, pool);
+                    }
+                }
+                Err(error) => {
+                    let place = self.first_file(&format!("pools/{folder}/"));
+                    self.findings.push(
+                        Finding::error("bad-name", error.to_string()).at(place).help("rename the folder under pools/"),
+                    );
+                }
+            }
+        }
+        self.report_twins(&pools);
+        Some(Desired { fleet: name?, namespace: spec.namespace, commit: self.snapshot.commit.clone(), pools })
+    }
+
+    fn fleet(&mut self) -> (Option<FleetName>, FleetSpec) {
+        if !self.snapshot.files.contains_key(FLEET_FILE) {
+            return (FleetName::new(DEFAULT_FLEET).ok(), FleetSpec::default());
+        }
+        let file = self.document(FLEET_FILE).and_then(|document| read::fleet(&document, &mut self.findings));
+        match file {
+            Some((file, name)) => (Some(name), file.spec),
+            None => (None, FleetSpec::default()),
+        }
+    }
+
+    /// The folders under `pools/`, and what lies there and is none.
+    fn pool_folders(&mut self) -> BTreeSet<String> {
+        let mut folders = BTreeSet::new();
+        for (path, file) in &self.snapshot.files {
+            match (path.strip_prefix("pools/").map(|rest| rest.split_once('/')), file) {
+                (Some(Some((folder, _))), _) => {
+                    folders.insert(folder.to_owned());
+                }
+                // A folder that could not be entered: a submodule, say.
+                (Some(None), SnapshotFile::Unusable(finding)) => self.findings.push((**finding).clone()),
+                _ => {}
+            }
+        }
+        if let Some(SnapshotFile::Unusable(finding)) = self.snapshot.files.get("pools") {
+            self.findings.push((**finding).clone());
+        }
+        folders
+    }
+
+    fn pool(&mut self, fleet: &FleetName, defaults: &FleetSpec, name: PoolName) -> Option<Pool> {
+        let folder = format!("pools/{name}");
+        let (pool_path, kubelet_path) = (format!("{folder}/pool.yaml"), format!("{folder}/kubelet.yaml"));
+        let has = |path: &str| self.snapshot.files.contains_key(path);
+        let (has_pool, has_kubelet) = (has(&pool_path), has(&kubelet_path));
+        let place = Place::whole_file(if has_pool { pool_path.as_str() } else { kubelet_path.as_str() });
+        let (spec, sound) = if has_pool { self.pool_file(&pool_path, &name) } else { (NodePoolSpec::default(), true) };
+        let Some(spec) = Some(spec).filter(|_| sound) else {
+            // Its other files may be wrong too, and which of them are used is not known.
+            if has_kubelet {
+                self.file(&kubelet_path);
+            }
+            let prefix = format!("{folder}/");
+            for path in self.snapshot.files.keys().filter(|path| path.starts_with(&prefix)) {
+                self.read.entry(path.clone()).or_insert(None);
+            }
+            return None;
+        };
+        let fleet_file = has(FLEET_FILE).then(|| FLEET_FILE.to_owned());
+        let mut files: BTreeSet<String> = fleet_file.into_iter().chain(has_pool.then(|| pool_path.clone())).collect();
+        let target = self.target(fleet, &name, &spec, &mut files);
+        let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
+        let policy = spec.rollout.policy(&defaults.rollout);
+        let (priority, kubelets) = (spec.priority, spec.kubernetes_version);
+        let complete = target.is_some();
+        let target = target.unwrap_or(PoolTarget::Local);
+        let pool = Pool { name, selector, named: None, priority, policy, target, kubelets, place, files };
+        if complete {
+            return Some(pool);
+        }
+        self.claims.insert(pool.name.clone(), pool);
+        None
+    }
+
+    /// What a pool's nodes shall run, and the files that it is made from added to `files`. `None` when it cannot be put together.
+    fn target(
+        &mut self,
+        fleet: &FleetName,
+        name: &PoolName,
+        spec: &NodePoolSpec,
+        files: &mut BTreeSet<String>,
+    ) -> Option<PoolTarget> {
+        let folder = format!("pools/{name}");
+        let (pool_path, kubelet_path) = (format!("{folder}/pool.yaml"), format!("{folder}/kubelet.yaml"));
+        let has = |path: &str| self.snapshot.files.contains_key(path);
+        let (has_pool, has_kubelet) = (has(&pool_path), has(&kubelet_path));
+        if spec.kubelet.local {
+            if has_kubelet {
+                // What the pool may run one day is checked today, and nothing is done with it.
+                let minors = self.checks.kubelets.among(&spec.kubernetes_version);
+                if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str())) {
+                    let _ = render(&layers, fleet, name, kubelet_path, minors, self.checks.gate, &mut self.findings);
+                }
+            } else {
+                self.report_local(spec);
+            }
+            Some(PoolTarget::Local)
+        } else if !has_kubelet && spec.kubelet.base.is_none() && spec.kubelet.patches.is_empty() {
+            let place =
+                if has_pool { Place::whole_file(pool_path.as_str()) } else { self.first_file(&format!("{folder}/")) };
+            let help =
+                format!("write {kubelet_path}, or set spec.kubelet.base or spec.kubelet.local: true in {pool_path}");
+            let message = format!("pool {name} has no KubeletConfiguration");
+            self.findings.push(Finding::error("no-configuration", message).at(place).help(help));
+            None
+        } else {
+            let minors = self.checks.kubelets.among(&spec.kubernetes_version);
+            let declared = !spec.kubernetes_version.is_empty();
+            let layers = self.layers(&folder, spec, has_kubelet.then_some(kubelet_path.as_str()));
+            if layers.is_none() && self.malformed.contains(&kubelet_path) {
+                // Whatever it would be laid over or patched with.
+                let verdicts = not_loaded(minors);
+                self.pools.push(CheckedPool { name: name.clone(), path: kubelet_path.clone(), declared, verdicts });
+            }
+            let (mut layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
+            files.extend(layers.paths.drain(..));
+            let (rendered, verdicts) =
+                render(&layers, fleet, name, path, minors, self.checks.gate, &mut self.findings)?;
+            self.pools.push(CheckedPool { name: name.clone(), path: rendered.path.clone(), declared, verdicts });
+            Some(PoolTarget::Config(Box::new(rendered)))
+        }
+    }
+
+    /// What a `pool.yaml` says, and whether it is without errors.
+    fn pool_file(&mut self, path: &str, name: &PoolName) -> (NodePoolSpec, bool) {
+        let before = self.findings.len();
+        let file = self.document(path).and_then(|d| read::node_pool(&d, name.as_str(), &mut self.findings));
+        let sound = file.is_some() && !any_error(self.findings.get(before..).unwrap_or_default());
+        (file.map(|file| file.spec).unwrap_or_default(), sound)
+    }
+
+    fn report_local(&mut self, spec: &NodePoolSpec) {
+        for FileRef { path, place } in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
+            let finding = Finding::warning("local-ignores", format!("{path} is not used: the pool is local"));
+            self.findings.push(finding.at(place.clone()).help("remove it, or remove `local: true`"));
+        }
+    }
+
+    /// The files of a pool's configuration, checked. `None` when one of them cannot be read; errors of the fields in
+    /// them are findings and do not stop the merge.
+    fn layers(&mut self, folder: &str, spec: &NodePoolSpec, kubelet: Option<&str>) -> Option<Layers> {
+        let mut complete = true;
+        let (mut files, mut patches, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+        let base = spec.kubelet.base.as_ref().map(|base| self.referred(folder, base));
+        for path in base.into_iter().chain(kubelet.map(|path| Some(path.to_owned()))) {
+            paths.extend(path.clone());
+            match path.and_then(|path| self.file(&path)) {
+                Some(document) => files.push(document),
+                None => complete = false,
+            }
+        }
+        for patch in &spec.kubelet.patches {
+            let path = self.referred(folder, patch);
+            paths.extend(path.clone());
+            match path.and_then(|path| self.patch(&path)) {
+                Some(document) => patches.push(document),
+                None => complete = false,
+            }
+        }
+        complete.then_some(Layers { files, patches, paths })
+    }
+
+    /// The path from the root of a file that is named from a folder; a finding when it names none.
+    fn referred(&mut self, folder: &str, file: &FileRef) -> Option<String> {
+        let bad = |message: String, help: &str| Finding::error("bad-path", message).at(file.place.clone()).help(help);
+        let mut parts: Vec<&str> = folder.split('/').collect();
+        if file.path.starts_with('/') {
+            let message = format!("{:?} is an absolute path", file.path);
+            self.findings
+                .push(bad(message, "write a path from the folder of this file, such as ../../base/kubelet.yaml"));
+            return None;
+        }
+        for part in file.path.split('/') {
+            match part {
+                "" | "." => {}
+                ".." if parts.pop().is_none() => {
+                    let message = format!("{:?} leaves the root of the configuration", file.path);
+                    self.findings.push(bad(message, "keep every file that a pool needs under the root"));
+                    return None;
+                }
+                ".." => {}
+                part => parts.push(part),
+            }
+        }
+        let path = parts.join("/");
+        if self.snapshot.files.contains_key(&path) {
+            return Some(path);
+        }
+        // It may lie in a folder that was not entered, a submodule for one.
+        let mut above = path.as_str();
+        while let Some((folder, _)) = above.rsplit_once('/') {
+            if let Some(SnapshotFile::Unusable(finding)) = self.snapshot.files.get(folder) {
+                self.findings.push((**finding).clone().related(file.place.clone(), "needed here"));
+                return None;
+            }
+            above = folder;
+        }
+        let help = match kubelet_config::spelling::nearest(&path, self.snapshot.files.keys().map(String::as_str)) {
+            Some(near) => format!("there is {near}"),
+            None => "only files that end in .yaml, .yml or .json are read, and in a git repository only committed ones"
+                .to_owned(),
+        };
+        self.findings.push(bad(format!("{:?} does not exist: there is no {path}", file.path), &help));
+        None
+    }
+
+    /// A KubeletConfiguration, its fields checked once.
+    fn file(&mut self, path: &str) -> Option<Arc<Document>> {
+        let before = self.findings.len();
+        let document = self.document(path);
+        if let Some(document) = &document
+            && self.checked.insert(path.to_owned())
+        {
+            kubelet_file::check(document, &mut self.findings);
+        }
+        self.lower(before);
+        document
+    }
+
+    /// A patch, its fields checked once. What a JSON patch adds is checked in the result.
+    fn patch(&mut self, path: &str) -> Option<Arc<Document>> {
+        let before = self.findings.len();
+        let document = self.document(path);
+        if let Some(document) = &document
+            && self.checked.insert(path.to_owned())
+        {
+            match kind_of_patch(&document.root) {
+                Ok(PatchKind::Merge) => kubelet_file::check(document, &mut self.findings),
+                Ok(PatchKind::Json) => {}
+                Err(finding) => self.findings.push(*finding),
+            }
+        }
+        self.lower(before);
+        document
+    }
+
+    /// Grades what was found since as the gate has it.
+    fn lower(&mut self, before: usize) {
+        self.checks.gate.apply(self.findings.get_mut(before..).unwrap_or_default());
+    }
+
+    /// A file as a document. Findings are reported on the first reading.
+    fn document(&mut self, path: &str) -> Option<Arc<Document>> {
+        if let Some(document) = self.read.get(path) {
+            return document.clone();
+        }
+        let document = match self.snapshot.files.get(path)? {
+            SnapshotFile::Unusable(finding) => {
+                self.findings.push((**finding).clone());
+                None
+            }
+            SnapshotFile::Text(text) => {
+                let parsed = Document::parse(path, text);
+                self.findings.extend(parsed.findings);
+                if parsed.unread == Some(Unread::Malformed) {
+                    self.malformed.insert(path.to_owned());
+                }
+                parsed.document.map(Arc::new)
+            }
+        };
+        self.read.insert(path.to_owned(), document.clone());
+        document
+    }
+
+    fn first_file(&self, prefix: &str) -> Place {
+        let file = self.snapshot.files.keys().find(|path| path.starts_with(prefix));
+        Place::whole_file(file.map_or(prefix, String::as_str))
+    }
+
+    /// Two pools with the same selector and the same priority share whatever nodes they have.
+    fn report_twins(&mut self, pools: &BTreeMap<PoolName, Pool>) {
+        let mut seen: BTreeMap<(String, i64), &Pool> = BTreeMap::new();
+        for pool in pools.values() {
+            let key = (pool.selector.to_string(), pool.priority);
+            match seen.get(&key) {
+                Some(first) => self.findings.push(
+                    Finding::error(
+                        "same-selector",
+                        format!(
+                            "pools {} and {} select the same nodes ({}) with the same priority",
+                            first.name, pool.name, key.0
+                        ),
+                    )
+                    .at(pool.place.clone())
+                    .related(first.place.clone(), "the other pool")
+                    .help("set spec.priority: the higher pool wins a node that several select"),
+                ),
+                None => {
+                    seen.insert(key, pool);
+                }
+            }
+        }
+    }
+
+    /// Files where files are expected to have an effect, and none has.
+    fn report_unused(&mut self) {
+        for (path, file) in &self.snapshot.files {
+            let expected = path == "nodecfg.yml"
+                || path.starts_with("base/")
+                || path
+                    .strip_prefix("pools/")
+                    .is_some_and(|rest| rest.contains('/') || matches!(file, SnapshotFile::Text(_)));
+            if !expected || self.read.contains_key(path) {
+                continue;
+            }
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let help = match name {
+                "nodecfg.yml" | "pool.yml" | "kubelet.yml" => format!("call it {}", name.replace(".yml", ".yaml")),
+                _ if path.starts_with("base/") => format!("name it in a pool.yaml: spec.kubelet.base: ../../{path}"),
+                _ if path.matches('/').count() == 1 => "put it into the folder of a pool, or remove it".to_owned(),
+                _ => "name it in pool.yaml under spec.kubelet.patches, or remove it".to_owned(),
+            };
+            let finding = Finding::warning("unused-file", format!("nothing uses {path}"));
+            self.findings.push(finding.at(Place::whole_file(path.as_str())).help(help));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! One configuration, checked: what kubelets of the versions in question do with it, and what nodecfg has to say beyond
+//! that. The same for a file on its own and for what a pool's files render to.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::kubelet_file;
+use kubelet_config::Minor;
+use kubelet_config::advice;
+use kubelet_config::document::{Document, Parsed, Unread};
+use kubelet_config::finding::{Finding, Gate, Place, merged, sort};
+use kubelet_config::rules::{self, RuleStage};
+use kubelet_config::secrets;
+use kubelet_config::verdict::{Stage, Verdict, assess, dropped_fields, findings};
+
+/// What nodecfg finds by itself and a kubelet's decoder refuses too, at the same field.
+const RESTATED: [&str; 6] =
+    ["ambiguous-scalar", "bad-value", "missing-field", "wrong-api-version", "wrong-kind", "wrong-type"];
+
+/// Which kubelets a configuration is meant for, and how strict the gate is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checks {
+    /// How strict nodecfg is beyond the kubelet.
+    pub gate: Gate,
+    /// For which kubelets verdicts are wanted.
+    pub kubelets: Kubelets,
+}
+
+/// For which kubelets verdicts are wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Kubelets {
+    /// Not here: planning asks again for the versions that the nodes report.
+    #[default]
+    OfNodes,
+    /// Those that the pool declares (`spec.kubernetesVersion`), or these where it declares none.
+    Declared(Vec<Minor>),
+    /// These, whatever is declared.
+    Given(Vec<Minor>),
+}
+
+impl Kubelets {
+    /// The versions for a configuration that declares these.
+    #[must_use]
+    pub fn among<'a>(&'a self, declared: &'a [Minor]) -> &'a [Minor] {
+        match self {
+            Self::OfNodes => &[],
+            Self::Given(minors) => minors,
+            Self::Declared(otherwise) if declared.is_empty() => otherwise,
+            Self::Declared(_) => declared,
+        }
+    }
+}
+
+/// What came of checking one configuration.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Checked {
+    /// The kubelets' answers by version; none where nodecfg could not read what a kubelet perhaps can.
+    pub verdicts: Vec<Verdict>,
+    /// Everything found, in order.
+    pub findings: Vec<Finding>,
+}
+
+/// Checks the text of a KubeletConfiguration on its own.
+#[must_use]
+pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Gate) -> Checked {
+    let Parsed { document, findings: mut found, unread } = Document::parse(name, text);
+    let Some(document) = document else {
+        let verdicts = if unread == Some(Unread::Malformed) { not_loaded(minors) } else { Vec::new() };
+        gate.apply(&mut found);
+        withhold(&mut found, |_| Some(text));
+        return Checked { verdicts, findings: found };
+    };
+    kubelet_file::check_header(&document, &mut found);
+    kubelet_file::check(&document, &mut found);
+    let rendered = check_document(&document, minors);
+    found.extend(rendered.findings);
+    gate.apply(&mut found);
+    withhold(&mut found, |_| Some(text));
+    Checked { verdicts: rendered.verdicts, findings: told_once(found) }
+}
+
+/// The kubelets' answers to a document, with the findings that come from them.
+#[must_use]
+pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
+    let verdicts: Vec<Verdict> = minors.iter().map(|minor| assess(document, *minor)).collect();
+    let mut found = findings(&verdicts);
+    found.extend(dropped_fields(document, minors));
+    found.extend(advice::review(document, &verdicts));
+    Checked { verdicts, findings: found }
+}
+
+/// Takes out of findings what they quote of values that may be secrets. `text_of` gives the text of a file.
+pub(super) fn withhold<'t>(findings: &mut [Finding], text_of: impl Fn(&str) -> Option<&'t str>) {
+    let mut lines: BTreeMap<Arc<str>, Vec<RangeInclusive<usize>>> = BTreeMap::new();
+    for finding in findings {
+        let text = finding.place.as_ref().and_then(|place| text_of(&place.file));
+        let among = |place: &Place| {
+            let lines =
+                lines.entry(Arc::clone(&place.file)).or_insert_with(|| text.map(secrets::lines).unwrap_or_default());
+            lines.iter().any(|lines| lines.contains(&place.line))
+        };
+        let secret = finding.field.as_deref().is_some_and(secrets::is_secret);
+        if !finding.place.as_ref().is_some_and(among) && !secret {
+            continue;
+        }
+        if finding.code == "ambiguous-scalar" {
+            // It says what each reader makes of the value.
+            "a value without quotes is one thing to the kubelet and another to readers of YAML 1.2"
+                .clone_into(&mut finding.message);
+            finding.label = String::new();
+            finding.help = Some("put it in quotes".to_owned());
+            continue;
+        }
+        let value = finding.place.as_ref().zip(text).and_then(|(place, text)| {
+            text.get(place.offset..place.offset + place.len).filter(|value| value.len() > 1 && !value.contains(':'))
+        });
+        let without = |sentence: &str| {
+            let masked = secrets::masked(sentence);
+            value.map_or(masked.clone(), |value| masked.replace(value, secrets::NOT_SHOWN))
+        };
+        finding.message = without(&finding.message);
+        finding.label = without(&finding.label);
+        finding.help = finding.help.as_deref().map(without);
+    }
+}
+
+/// Orders findings and leaves out what others say as well: a value that the kubelets' decoder refuses needs no second
+/// finding that its type is wrong.
+#[must_use]
+pub fn told_once(findings: Vec<Finding>) -> Vec<Finding> {
+    let decoder = |finding: &Finding| rules::lookup(finding.code).is_some_and(|rule| rule.stage == RuleStage::Load);
+    let (mut refused, others): (Vec<Finding>, Vec<Finding>) = findings.into_iter().partition(decoder);
+    // The first refusal at each place and of each field, so that a file that is wrong everywhere takes linear time.
+    let (mut places, mut fields) = (BTreeMap::new(), BTreeMap::new());
+    for (at, refusal) in refused.iter().enumerate() {
+        if let Some(place) = &refusal.place {
+            places.entry(place.clone()).or_insert(at);
+            if let Some(field) = &refusal.field {
+                fields.entry((place.file.clone(), field.clone())).or_insert(at);
+            }
+        }
+    }
+    let mut kept: Vec<Finding> = Vec::with_capacity(others.len() + refused.len());
+    for finding in others {
+        let place = finding.place.as_ref().filter(|_| RESTATED.contains(&finding.code));
+        let of_field = place
+            .zip(finding.field.as_ref())
+            .and_then(|(place, field)| fields.get(&(place.file.clone(), field.clone())));
+        let same = place.and_then(|place| places.get(place)).into_iter().chain(of_field).min();
+        match same.and_then(|at| refused.get_mut(*at)) {
+            Some(refusal) => {
+                if refusal.help.is_none() {
+                    refusal.help = finding.help;
+                }
+            }
+            None => kept.push(finding),
+        }
+    }
+    kept.extend(refused);
+    let mut all = merged(kept);
+    sort(&mut all);
+    all
+}
+
+/// The answers to a text that is no document at all.
+pub(super) fn not_loaded(minors: &[Minor]) -> Vec<Verdict> {
+    let answer = |minor: &Minor| Verdict {
+        minor: *minor,
+        stage: Stage::Load,
+        refusals: Vec::new(),
+        startup: Vec::new(),
+        later: Vec::new(),
+        unknown: Vec::new(),
+    };
+    minors.iter().map(answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kubelet_config::finding::Severity;
+
+    const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+    fn check(text: &str, minors: &[u32], gate: Gate) -> Checked {
+        let minors: Vec<Minor> = minors.iter().copied().map(Minor).collect();
+        check_file("kubelet.yaml", text, &minors, gate)
+    }
+
+    fn said(checked: &Checked) -> Vec<(Severity, &'static str, usize)> {
+        checked.findings.iter().map(|f| (f.severity, f.code, f.kubelets.len())).collect()
+    }
+
+    #[test]
+    fn both_answers_are_kept_apart() {
+        let text = format!("{HEADER}maxPod: 5\nmaxPods: -5\n");
+        let checked = check(&text, &[21, 36], Gate::Strict);
+        assert!(checked.verdicts.iter().all(|verdict| verdict.stage == Stage::Validate));
+        assert_eq!(said(&checked), [(Severity::Error, "unknown-field", 0), (Severity::Error, "max-pods", 2)]);
+        let lenient = check(&text, &[21], Gate::Lenient);
+        assert_eq!(said(&lenient), [(Severity::Warning, "unknown-field", 0), (Severity::Error, "max-pods", 1)]);
+    }
+
+    #[test]
+    fn a_text_that_is_no_document_is_not_loaded_unless_the_bound_is_ours() {
+        let malformed = check("a: [", &[36], Gate::Strict);
+        assert!(malformed.verdicts.iter().all(|verdict| verdict.stage == Stage::Load && !verdict.accepted()));
+        assert_eq!((malformed.verdicts.len(), malformed.findings.len()), (1, 1));
+        let large = check(&" ".repeat(2 << 20), &[36], Gate::Strict);
+        assert!(large.verdicts.is_empty() && !large.findings.is_empty());
+    }
+
+    #[test]
+    fn a_field_that_a_version_lacks_is_an_error_until_the_gate_is_lenient() {
+        let text = format!("{HEADER}podLogsDir: /a\n");
+        assert_eq!(said(&check(&text, &[36], Gate::Strict)), []);
+        assert_eq!(said(&check(&text, &[21, 36], Gate::Strict)), [(Severity::Error, "field-not-in-version", 1)]);
+        assert_eq!(said(&check(&text, &[21], Gate::Lenient)), [(Severity::Warning, "field-not-in-version", 1)]);
+    }
+
+    #[test]
+    fn the_versions_asked_for() {
+        let (own, other) = ([Minor(21)], vec![Minor(36)]);
+        assert!(Kubelets::OfNodes.among(&own).is_empty());
+        assert_eq!(Kubelets::Declared(other.clone()).among(&own), own);
+        assert_eq!(Kubelets::Declared(other.clone()).among(&[]), other);
+        assert_eq!(Kubelets::Given(other.clone()).among(&own), other);
+    }
+}

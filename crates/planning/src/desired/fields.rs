@@ -1,0 +1,149 @@
+//! Takes typed values out of a document's maps. What does not fit is a finding with its place; reading goes on, so that
+//! one run finds everything. Knows no particular format.
+
+use kubelet_config::document::{Entry, Mapping, Node, Reading, Value, path_of};
+use kubelet_config::finding::{Finding, Place};
+use kubelet_config::spelling::nearest;
+
+/// A map whose keys are being read.
+pub(super) struct Fields<'n> {
+    map: &'n Mapping,
+    /// Dotted path of the map; empty at the root.
+    path: String,
+    place: &'n Place,
+}
+
+/// The finding for a key that nothing knows.
+pub(super) fn unknown(key: &str, path: &str, entry: &Entry, help: String) -> Finding {
+    let owner = if path.is_empty() { "here".to_owned() } else { format!("in `{path}`") };
+    Finding::error("unknown-field", format!("there is no field {key:?} {owner}"))
+        .at(entry.key_place.clone())
+        .field(path_of(path, key))
+        .help(help)
+}
+
+/// The finding for a value of another type than its field's, or for a file at the empty path; `None` when the value was already found to be ambiguous.
+pub(super) fn wrong_type(path: &str, expected: &str, node: &Node) -> Option<Finding> {
+    let what = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
+    let mut finding = Finding::error("wrong-type", format!("{what} must be {expected}, not {}", node.describe()))
+        .at(node.place.clone())
+        .label(format!("must be {expected}"));
+    if !path.is_empty() {
+        finding = finding.field(path);
+    }
+    let Value::Scalar(scalar) = &node.value else { return Some(finding) };
+    if scalar.ambiguity().is_some() {
+        return None;
+    }
+    match scalar.read() {
+        Reading::Int(_) | Reading::Float(_) | Reading::Bool(_) if expected.contains("text") => {
+            Some(finding.help(format!("write {:?}, in quotes", scalar.text)))
+        }
+        Reading::Text(text) => {
+            let plain = kubelet_config::document::Scalar::plain(text);
+            let fits = match plain.read() {
+                Reading::Bool(_) => expected.contains("boolean"),
+                Reading::Int(_) | Reading::Float(_) => expected.contains("number"),
+                _ => false,
+            };
+            Some(if fits { finding.help(format!("write {text}, without quotes")) } else { finding })
+        }
+        _ => Some(finding),
+    }
+}
+
+impl<'n> Fields<'n> {
+    /// Opens a map and reports every key that is not among `known`. `None` when it is no map.
+    pub(super) fn open(node: &'n Node, path: &str, known: &[&str], findings: &mut Vec<Finding>) -> Option<Self> {
+        let Value::Mapping(map) = &node.value else {
+            findings.extend(wrong_type(path, "a map", node));
+            return None;
+        };
+        for (key, entry) in map.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
+            let help = match nearest(key, known.iter().copied()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("known here: {}", known.join(", ")),
+            };
+            findings.push(unknown(key, path, entry, help));
+        }
+        Some(Self { map, path: path.to_owned(), place: &node.place })
+    }
+
+    /// The dotted path of a key of this map.
+    pub(super) fn path(&self, key: &str) -> String {
+        path_of(&self.path, key)
+    }
+
+    /// Where the map is.
+    pub(super) fn place(&self) -> &'n Place {
+        self.place
+    }
+
+    /// The value of a key, null or not.
+    pub(super) fn raw(&self, key: &str) -> Option<&'n Node> {
+        self.map.get(key).map(|entry| &entry.value)
+    }
+
+    /// The value of a key; null is as good as absent, as Kubernetes has it.
+    pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
+        self.raw(key).filter(|node| !node.is_null())
+    }
+
+    /// The map under a key.
+    pub(super) fn object(&self, key: &str, known: &[&str], findings: &mut Vec<Finding>) -> Option<Fields<'n>> {
+        self.get(key).and_then(|node| Fields::open(node, &self.path(key), known, findings))
+    }
+
+    /// The list under a key.
+    pub(super) fn list(&self, key: &str, findings: &mut Vec<Finding>) -> &'n [Node] {
+        let Some(node) = self.get(key) else { return &[] };
+        node.sequence().unwrap_or_else(|| {
+            findings.extend(wrong_type(&self.path(key), "a list", node));
+            &[]
+        })
+    }
+
+    /// The text under a key, and its place.
+    pub(super) fn text(&self, key: &str, findings: &mut Vec<Finding>) -> Option<(&'n str, &'n Place)> {
+        let node = self.get(key)?;
+        text(node, &self.path(key), findings).map(|text| (text, &node.place))
+    }
+
+    /// The boolean under a key.
+    pub(super) fn boolean(&self, key: &str, findings: &mut Vec<Finding>) -> Option<bool> {
+        let node = self.get(key)?;
+        if let Some(Reading::Bool(value)) = node.reading() {
+            return Some(value);
+        }
+        findings.extend(wrong_type(&self.path(key), "a boolean", node));
+        None
+    }
+
+    /// The whole number under a key, within bounds.
+    pub(super) fn integer<T: TryFrom<i128>>(&self, key: &str, bounds: &str, findings: &mut Vec<Finding>) -> Option<T> {
+        let node = self.get(key)?;
+        let Some(Reading::Int(value)) = node.reading() else {
+            findings.extend(wrong_type(&self.path(key), "a whole number", node));
+            return None;
+        };
+        T::try_from(value)
+            .map_err(|_| findings.push(self.bad_value(key, node, &format!("{value} is not {bounds}"))))
+            .ok()
+    }
+
+    /// The finding for a value of the right type that cannot be.
+    pub(super) fn bad_value(&self, key: &str, node: &Node, problem: &str) -> Finding {
+        Finding::error("bad-value", format!("`{}`: {problem}", self.path(key)))
+            .at(node.place.clone())
+            .field(self.path(key))
+    }
+}
+
+/// Text, or a finding.
+pub(super) fn text<'n>(node: &'n Node, path: &str, findings: &mut Vec<Finding>) -> Option<&'n str> {
+    let text = node.text();
+    if text.is_none() {
+        findings.extend(wrong_type(path, "text", node));
+    }
+    text
+}

@@ -1,0 +1,218 @@
+//! Checks a KubeletConfiguration, or a merge patch of one, against the table of fields: names and types, whatever the
+//! version of the kubelet.
+//!
+//! The kubelet itself would not complain about an unknown field: it falls back to lenient decoding and drops it. Here it
+//! is an error, since whoever wrote it means it to have an effect.
+
+use super::fields::{unknown, wrong_type};
+use kubelet_config::document::{Document, Mapping, Node, Reading, Value, path_of};
+use kubelet_config::fields::{self, Field, FieldType};
+use kubelet_config::finding::Finding;
+use kubelet_config::minor::NEWEST;
+use kubelet_config::spelling::nearest;
+use kubelet_config::{API_VERSION, KIND, duration, quantity};
+
+/// Checks the fields of a document: the whole of a KubeletConfiguration, or a part of it. `apiVersion` and `kind` may be
+/// missing, but not wrong.
+pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
+    let Value::Mapping(map) = &document.root.value else {
+        findings.extend(wrong_type("", "a map", &document.root));
+        return;
+    };
+    for (key, wanted, code) in [("apiVersion", API_VERSION, "wrong-api-version"), ("kind", KIND, "wrong-kind")] {
+        if let Some(node) = document.root.get(key)
+            && let Some(found) = node.text()
+            && found != wanted
+        {
+            let finding = Finding::error(code, format!("`{key}` is {found:?}; a kubelet takes {wanted} alone"));
+            findings.push(finding.at(node.place.clone()).field(key).help(format!("write {key}: {wanted}")));
+        }
+    }
+    // The fields of another kind of object are not those of a KubeletConfiguration that is misspelt.
+    let said = |key: &str| document.root.get(key).and_then(|node| node.text());
+    let group = API_VERSION.split('/').next().unwrap_or_default();
+    let other = said("kind").is_some_and(|kind| kind != KIND)
+        && said("apiVersion").is_some_and(|version| version.split('/').next() != Some(group));
+    if !other {
+        object(map, "", "", findings);
+    }
+}
+
+/// Checks that a rendered document says what it is. nodecfg adds neither: what the repository says is what nodes get.
+pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
+    for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        // The kubelet takes these two in any case; that it is the wrong one, the check of names says.
+        let named = |map: &Mapping| map.keys().any(|name| name.eq_ignore_ascii_case(key));
+        if !document.root.mapping().is_some_and(named) {
+            findings.push(
+                Finding::error("missing-field", format!("the configuration has no `{key}`"))
+                    .at(document.root.place.clone())
+                    .field(key)
+                    .help(format!("write {key}: {wanted}")),
+            );
+        }
+    }
+}
+
+/// Checks the entries of the object at `table` in the table and at `path` in the document.
+fn object(map: &Mapping, table: &str, path: &str, findings: &mut Vec<Finding>) {
+    for (key, entry) in map {
+        match fields::child(table, key) {
+            Some(field) => value(&entry.value, field, &path_of(path, key), true, findings),
+            None => findings.push(unknown(key, path, entry, way_out(key, table))),
+        }
+    }
+}
+
+fn way_out(key: &str, table: &str) -> String {
+    if let Some(near) = nearest(key, fields::children(table).iter().map(String::as_str)) {
+        return format!("did you mean {near:?}?");
+    }
+    let named = |field: &&Field| field.path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(key));
+    match fields::all().find(named) {
+        Some(field) => format!("there is a field `{}`; did you mean that?", field.path),
+        None => format!("remove it: no kubelet from 1.12 to {NEWEST} knows it"),
+    }
+}
+
+/// Checks a value. Null takes the default, or removes what a base set; in a list it is nothing that can be used.
+fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &mut Vec<Finding>) {
+    if null_allowed && node.is_null() {
+        return;
+    }
+    let types = field.any_types();
+    if !types.iter().any(|one| fits(node, *one)) {
+        let expected = types.iter().map(|one| one.words()).collect::<Vec<_>>().join(" or ");
+        findings.extend(wrong_type(path, &expected, node).map(|finding| explained(finding, node, &types)));
+        return;
+    }
+    if types.contains(&FieldType::Integer)
+        && let Some(number) = node.reading().and_then(|reading| reading.whole())
+    {
+        let (least, largest) = (i128::from(field.least()), i128::from(field.largest()));
+        if !(least..=largest).contains(&number) {
+            let message = format!("`{path}`: {number} is beyond what the field holds, {least} to {largest}");
+            findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path));
+        }
+    }
+    match &node.value {
+        Value::Mapping(map) => object(map, &field.path, path, findings),
+        Value::Sequence(list) => {
+            for (at, item) in list.iter().enumerate() {
+                if let Some(field) = fields::items(&field.path) {
+                    value(item, field, &format!("{path}[{at}]"), false, findings);
+                }
+            }
+        }
+        Value::Scalar(_) => {}
+    }
+}
+
+fn fits(node: &Node, one: FieldType) -> bool {
+    match (&node.value, one) {
+        (Value::Mapping(_), FieldType::Object) | (Value::Sequence(_), FieldType::Array) => true,
+        (Value::Scalar(scalar), one) => match (scalar.read(), one) {
+            (Reading::Text(_), FieldType::String)
+            | (Reading::Bool(_), FieldType::Boolean)
+            | (Reading::Int(_) | Reading::Float(_), FieldType::Number | FieldType::Quantity) => true,
+            (reading, FieldType::Integer) => reading.whole().is_some(),
+            (Reading::Text(text), FieldType::Duration) => duration::nanoseconds(text).is_ok(),
+            (Reading::Text(text), FieldType::Quantity) => quantity::is_quantity(text),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn explained(finding: Finding, node: &Node, types: &[FieldType]) -> Finding {
+    if types.contains(&FieldType::Duration) && finding.help.is_none() {
+        let text = node.text().unwrap_or_default();
+        return match duration::nanoseconds(text) {
+            Err(problem) if !text.is_empty() => finding.help(format!("{text:?} {problem}")),
+            _ => finding.help("write a number and a unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m"),
+        };
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_text(text: &str) -> Vec<String> {
+        let parsed = Document::parse("kubelet.yaml", text);
+        let mut findings = parsed.findings;
+        if let Some(document) = parsed.document {
+            check(&document, &mut findings);
+        }
+        findings.iter().map(|f| format!("{}: {} ({})", f.code, f.message, f.help.clone().unwrap_or_default())).collect()
+    }
+
+    #[test]
+    fn what_kubelets_take_is_taken() {
+        let good = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\nport: 1e4\n\
+                    evictionHard: {memory.available: 5%, imagefs.available: ~}\nclusterDNS: [10.0.0.10]\nsyncFrequency: 1m\n\
+                    reservedMemory: [{numaNode: 0, limits: {memory: 1Gi, hugepages-2Mi: 5}}]\nfeatureGates: {Anything: true}\n\
+                    memoryThrottlingFactor: 0.9\npodPidsLimit: 2147483648\nlogging: {flushFrequency: 5s}\nstaticPodURLHeader: {a.b: [c]}\nregisterNode: null\n";
+        assert_eq!(check_text(good), Vec::<String>::new());
+        assert_eq!(check_text("logging: {flushFrequency: 5000000000}"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn names_and_types_that_kubelets_do_not_take() {
+        for (text, finding) in [
+            ("MaxPods: 5", "unknown-field: there is no field \"MaxPods\" here (did you mean \"maxPods\"?)"),
+            (
+                "clientCAFile: /a",
+                "unknown-field: there is no field \"clientCAFile\" here (there is a field `authentication.x509.clientCAFile`; did you \
+                 mean that?)",
+            ),
+            (
+                "authentication: {x509: {clientCaFiles: /a}}",
+                "unknown-field: there is no field \"clientCaFiles\" in `authentication.x509` (did you mean \"clientCAFile\"?)",
+            ),
+            (
+                "logging: {nothingLikeIt: 1}",
+                "unknown-field: there is no field \"nothingLikeIt\" in `logging` (remove it: no kubelet from 1.12 to 1.37 knows it)",
+            ),
+            (
+                "maxPods: '110'",
+                "wrong-type: `maxPods` must be a whole number, not the text \"110\" (write 110, without quotes)",
+            ),
+            ("maxPods: 1.5", "wrong-type: `maxPods` must be a whole number, not the number 1.5 ()"),
+            (
+                "failSwapOn: 'false'",
+                "wrong-type: `failSwapOn` must be a boolean, not the text \"false\" (write false, without quotes)",
+            ),
+            (
+                "evictionHard: {a: 5}",
+                "wrong-type: `evictionHard.a` must be text, not the number 5 (write \"5\", in quotes)",
+            ),
+            ("clusterDNS: 10.0.0.10", "wrong-type: `clusterDNS` must be a list, not the text \"10.0.0.10\" ()"),
+            ("clusterDNS: [~]", "wrong-type: `clusterDNS[0]` must be text, not null ()"),
+            ("authentication: []", "wrong-type: `authentication` must be a map, not a list ()"),
+            (
+                "syncFrequency: 10",
+                "wrong-type: `syncFrequency` must be a duration, not the number 10 (write a number and a unit (ns, us, ms, s, m, h), \
+                 such as 30s, 10m or 1h30m)",
+            ),
+            (
+                "syncFrequency: 1d",
+                "wrong-type: `syncFrequency` must be a duration, not the text \"1d\" (\"1d\" is not a duration; write a number and a \
+                 unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m)",
+            ),
+            (
+                "kind: Kubelet",
+                "wrong-kind: `kind` is \"Kubelet\"; a kubelet takes KubeletConfiguration alone (write kind: KubeletConfiguration)",
+            ),
+        ] {
+            assert_eq!(check_text(text), [finding], "{text}");
+        }
+    }
+
+    #[test]
+    fn an_ambiguous_scalar_is_one_finding() {
+        assert_eq!(check_text("failSwapOn: no").len(), 1);
+        assert_eq!(check_text("clusterDomain: no").len(), 1);
+    }
+}

@@ -1,0 +1,360 @@
+//! Reads `nodecfg.yaml` and `pool.yaml` from their documents into the types of [`formats`](super::formats), with every
+//! finding at its place.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::MaxUnavailable;
+use super::fields::{Fields, text};
+use super::formats::{
+    API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
+    NodePoolSpec, RolloutSpec,
+};
+use super::selector::{LabelSelector, Operator, Requirement};
+use kubelet_config::document::{Document, Node, Reading, path_of};
+use kubelet_config::finding::{Finding, Place};
+use kubelet_config::label::{check_label_key, check_label_value};
+use kubelet_config::risk::Class;
+use kubelet_config::spelling::nearest;
+use kubelet_config::{Minor, duration};
+use nodecfg_contract::names::{FleetName, NamespaceName};
+
+/// The keys of both kinds of file.
+pub(super) const FILE: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
+/// The keys of `metadata`.
+pub(super) const METADATA: [&str; 1] = ["name"];
+/// The keys of a Fleet's `spec`.
+pub(super) const FLEET_SPEC: [&str; 2] = ["namespace", "rollout"];
+/// The keys of a NodePool's `spec`.
+pub(super) const POOL_SPEC: [&str; 5] = ["nodeSelector", "priority", "kubelet", "kubernetesVersion", "rollout"];
+/// The keys of `spec.kubelet`.
+pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
+/// The keys of `spec.rollout`.
+pub(super) const ROLLOUT: [&str; 6] =
+    ["maxUnavailable", "canary", "maxFailures", "convergenceTimeout", "paused", "allowDisruption"];
+/// The keys of `spec.rollout.canary`.
+pub(super) const CANARY: [&str; 2] = ["nodes", "soak"];
+/// The keys of `spec.nodeSelector`.
+pub(super) const SELECTOR: [&str; 2] = ["matchLabels", "matchExpressions"];
+/// The keys of a requirement.
+pub(super) const REQUIREMENT: [&str; 3] = ["key", "operator", "values"];
+
+/// Reads `nodecfg.yaml`, and the fleet's name with its type.
+pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<(FleetFile, FleetName)> {
+    let file = Fields::open(&document.root, "", &FILE, findings)?;
+    header(&file, FLEET, findings);
+    let name = name(&file, findings).and_then(|(name, place)| match FleetName::new(name) {
+        Ok(name) => Some(name),
+        Err(error) => {
+            findings.push(Finding::error("bad-name", error.to_string()).at(place.clone()));
+            None
+        }
+    });
+    let mut spec = FleetSpec::default();
+    if let Some(fields) = file.object("spec", &FLEET_SPEC, findings) {
+        spec.namespace = fields.text("namespace", findings).and_then(|(text, place)| match NamespaceName::new(text) {
+            Ok(namespace) => Some(namespace),
+            Err(error) => {
+                findings.push(Finding::error("bad-name", error.to_string()).at(place.clone()));
+                None
+            }
+        });
+        spec.rollout = rollout(&fields, findings);
+    }
+    let name = name?;
+    let metadata = Metadata { name: name.to_string() };
+    Some((FleetFile { api_version: API_VERSION.to_owned(), kind: FLEET.to_owned(), metadata, spec }, name))
+}
+
+/// Reads a `pool.yaml` that stands in the folder of that name.
+pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Finding>) -> Option<NodePoolFile> {
+    let file = Fields::open(&document.root, "", &FILE, findings)?;
+    header(&file, NODE_POOL, findings);
+    if let Some((name, place)) = name(&file, findings)
+        && name != folder
+    {
+        findings.push(
+            Finding::error("pool-name", format!("the pool is called {name:?} and its folder {folder:?}"))
+                .at(place.clone())
+                .help(format!("write {folder:?}, or rename the folder: a pool is called like its folder")),
+        );
+    }
+    let mut spec = NodePoolSpec::default();
+    if let Some(fields) = file.object("spec", &POOL_SPEC, findings) {
+        spec.node_selector = node_selector(&fields, findings);
+        spec.priority = fields.integer("priority", "a whole number of 64 bits", findings).unwrap_or_default();
+        if let Some(kubelet) = fields.object("kubelet", &KUBELET, findings) {
+            spec.kubelet = KubeletSpec {
+                base: kubelet
+                    .text("base", findings)
+                    .map(|(path, place)| FileRef { path: path.to_owned(), place: place.clone() }),
+                patches: texts(&kubelet, "patches", findings)
+                    .into_iter()
+                    .map(|(path, place)| FileRef { path: path.to_owned(), place: place.clone() })
+                    .collect(),
+                local: kubelet.boolean("local", findings).unwrap_or_default(),
+            };
+        }
+        spec.kubernetes_version = kubernetes_version(&fields, findings);
+        spec.rollout = rollout(&fields, findings);
+    }
+    let metadata = Metadata { name: folder.to_owned() };
+    Some(NodePoolFile { api_version: API_VERSION.to_owned(), kind: NODE_POOL.to_owned(), metadata, spec })
+}
+
+fn header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
+    for (key, wanted) in [("apiVersion", API_VERSION), ("kind", kind)] {
+        match file.get(key) {
+            None => findings.push(missing(file, key, &format!("{key}: {wanted}"))),
+            Some(node) => {
+                if let Some(found) = text(node, key, findings)
+                    && found != wanted
+                {
+                    let code = if key == "kind" { "wrong-kind" } else { "wrong-api-version" };
+                    findings.push(
+                        Finding::error(code, format!("`{key}` is {found:?}; this file must be of {key} {wanted}"))
+                            .at(node.place.clone())
+                            .help(format!("write {key}: {wanted}")),
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn missing(fields: &Fields<'_>, key: &str, help: &str) -> Finding {
+    Finding::error("missing-field", format!("`{}` is missing", fields.path(key)))
+        .at(fields.place().clone())
+        .help(format!("write {help}"))
+}
+
+fn name<'n>(file: &Fields<'n>, findings: &mut Vec<Finding>) -> Option<(&'n str, &'n Place)> {
+    if file.get("metadata").is_none() {
+        findings.push(missing(file, "metadata", "metadata: {name: ...}"));
+        return None;
+    }
+    let metadata = file.object("metadata", &METADATA, findings)?;
+    if metadata.get("name").is_none() {
+        findings.push(missing(&metadata, "name", "a name"));
+    }
+    metadata.text("name", findings)
+}
+
+fn texts<'n>(fields: &Fields<'n>, key: &str, findings: &mut Vec<Finding>) -> Vec<(&'n str, &'n Place)> {
+    let path = fields.path(key);
+    let mut texts = Vec::new();
+    for (at, node) in fields.list(key, findings).iter().enumerate() {
+        if let Some(text) = text(node, &format!("{path}[{at}]"), findings) {
+            texts.push((text, &node.place));
+        }
+    }
+    texts
+}
+
+fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
+    let Some(fields) = spec.object("rollout", &ROLLOUT, findings) else { return RolloutSpec::default() };
+    let canary = fields.object("canary", &CANARY, findings).map(|canary| CanarySpec {
+        nodes: canary.integer("nodes", "a number of nodes", findings).unwrap_or(1),
+        soak: duration_of(&canary, "soak", findings).unwrap_or_default(),
+    });
+    let timeout = duration_of(&fields, "convergenceTimeout", findings);
+    if timeout == Some(Duration::ZERO)
+        && let Some(node) = fields.get("convergenceTimeout")
+    {
+        let finding = fields.bad_value("convergenceTimeout", node, "no node converges in no time");
+        findings.push(finding.help("a kubelet takes 5 to 15 s to acknowledge an assignment; the default is 5m"));
+    }
+    RolloutSpec {
+        max_unavailable: max_unavailable(&fields, findings),
+        canary,
+        max_failures: fields.integer("maxFailures", "a number of nodes", findings),
+        convergence_timeout: timeout,
+        paused: fields.boolean("paused", findings),
+        allow_disruption: allow_disruption(&fields, findings),
+    }
+}
+
+fn kubernetes_version(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<Minor> {
+    const KEY: &str = "kubernetesVersion";
+    let Some(node) = spec.get(KEY) else { return Vec::new() };
+    let path = spec.path(KEY);
+    let listed: Vec<(String, &Node)> = match node.sequence() {
+        Some([]) => {
+            findings.push(spec.bad_value(KEY, node, "the list is empty").help("name a version, or leave it out"));
+            return Vec::new();
+        }
+        Some(items) => items.iter().enumerate().map(|(at, item)| (format!("{path}[{at}]"), item)).collect(),
+        None => vec![(path, node)],
+    };
+    let mut minors = Vec::new();
+    for (path, node) in listed {
+        let Some(version) = text(node, &path, findings) else { continue };
+        match Minor::parse_known(version) {
+            Ok(minor) => minors.push(minor),
+            Err(problem) => {
+                let message = format!("`{path}`: {problem}");
+                findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path));
+            }
+        }
+    }
+    minors.sort_unstable();
+    minors.dedup();
+    minors
+}
+
+fn allow_disruption(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Class> {
+    const KEY: &str = "allowDisruption";
+    let (name, place) = fields.text(KEY, findings)?;
+    let class = Class::parse(name);
+    if class.is_none() {
+        let help = match nearest(name, Class::ALL.map(Class::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("write one of {}", Class::ALL.map(Class::as_str).join(", ")),
+        };
+        let message = format!("`{}`: {name:?} is no class of disruption", fields.path(KEY));
+        findings.push(Finding::error("bad-value", message).at(place.clone()).help(help));
+    }
+    class
+}
+
+fn duration_of(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> Option<Duration> {
+    let node = fields.get(key)?;
+    let Some(text) = node.text() else {
+        findings.extend(super::fields::wrong_type(&fields.path(key), "a duration such as 10m", node));
+        return None;
+    };
+    duration::parse(text)
+        .map_err(|problem| findings.push(fields.bad_value(key, node, &format!("{text:?} {problem}"))))
+        .ok()
+}
+
+fn max_unavailable(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<MaxUnavailable> {
+    const KEY: &str = "maxUnavailable";
+    const HELP: &str = "write a number of nodes such as 3, or a percentage from 1% to 100%";
+    let node = fields.get(KEY)?;
+    let value = match node.reading() {
+        Some(Reading::Int(value)) => u32::try_from(value).ok().filter(|count| *count > 0).map(MaxUnavailable::Count),
+        Some(Reading::Text(text)) => text
+            .strip_suffix('%')
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0'))
+            .and_then(|digits| digits.parse().ok())
+            .filter(|percent| (1..=100).contains(percent))
+            .map(MaxUnavailable::Percent),
+        _ => {
+            let expected = "a whole number or a percentage";
+            findings.extend(super::fields::wrong_type(&fields.path(KEY), expected, node).map(|f| f.help(HELP)));
+            return None;
+        }
+    };
+    if value.is_none() {
+        let problem = match node.reading() {
+            Some(Reading::Int(0)) => "0 would never let a node change; pause the pool instead".to_owned(),
+            _ => format!("{} is no budget", node.describe()),
+        };
+        findings.push(fields.bad_value(KEY, node, &problem).help(HELP));
+    }
+    value
+}
+
+fn node_selector(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<LabelSelector> {
+    const KEY: &str = "nodeSelector";
+    const ALL: &str = "to select every node, write `nodeSelector: {}`; to select by the default label, leave it out";
+    let node = spec.raw(KEY)?;
+    if node.is_null() {
+        findings.push(spec.bad_value(KEY, node, "there is nothing here").help(ALL));
+        return None;
+    }
+    let fields = spec.object(KEY, &SELECTOR, findings)?;
+    let selector = LabelSelector {
+        match_labels: match_labels(&fields, findings),
+        match_expressions: fields
+            .list("matchExpressions", findings)
+            .iter()
+            .enumerate()
+            .filter_map(|(at, node)| requirement(node, &format!("{}[{at}]", fields.path("matchExpressions")), findings))
+            .collect(),
+    };
+    match node.mapping().map(BTreeMap::len) {
+        Some(0) => findings.push(
+            Finding::warning("selects-everything", "the pool selects every node of the cluster")
+                .at(node.place.clone())
+                .help("fine for a pool of low priority that takes what no other pool selects"),
+        ),
+        // Kubernetes takes this for every node as well, but it is more likely a label that went missing.
+        _ if selector.is_everything() && !kubelet_config::finding::any_error(findings) => findings.push(
+            spec.bad_value(KEY, node, "it has no requirement, and so selects every node of the cluster").help(ALL),
+        ),
+        _ => {}
+    }
+    Some(selector)
+}
+
+fn match_labels(selector: &Fields<'_>, findings: &mut Vec<Finding>) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    let Some(node) = selector.get("matchLabels") else { return labels };
+    let path = selector.path("matchLabels");
+    let Some(map) = node.mapping() else {
+        findings.extend(super::fields::wrong_type(&path, "a map of text", node));
+        return labels;
+    };
+    for (key, entry) in map {
+        if let Err(problem) = check_label_key(key) {
+            let message = format!("`{path}`: the label key {key:?} {problem}");
+            findings.push(Finding::error("bad-value", message).at(entry.key_place.clone()));
+        }
+        let path = path_of(&path, key);
+        if let Some(value) = text(&entry.value, &path, findings) {
+            label_value(value, &path, &entry.value.place, findings);
+            labels.insert(key.clone(), value.to_owned());
+        }
+    }
+    labels
+}
+
+fn label_value(value: &str, path: &str, place: &Place, findings: &mut Vec<Finding>) {
+    if let Err(problem) = check_label_value(value) {
+        let message = format!("`{path}`: the label value {value:?} {problem}");
+        findings.push(Finding::error("bad-value", message).at(place.clone()));
+    }
+}
+
+fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Requirement> {
+    let fields = Fields::open(node, path, &REQUIREMENT, findings)?;
+    for key in ["key", "operator"] {
+        if fields.get(key).is_none() {
+            findings.push(missing(&fields, key, "key, operator and, for In and NotIn, values"));
+        }
+    }
+    let key = fields.text("key", findings);
+    if let Some((key, place)) = key
+        && let Err(problem) = check_label_key(key)
+    {
+        let message = format!("`{path}`: the label key {key:?} {problem}");
+        findings.push(Finding::error("bad-value", message).at(place.clone()));
+    }
+    let values = texts(&fields, "values", findings);
+    for (value, place) in &values {
+        label_value(value, &fields.path("values"), place, findings);
+    }
+    let (name, place) = fields.text("operator", findings)?;
+    let Some((_, operator)) = Operator::ALL.into_iter().find(|(known, _)| *known == name) else {
+        let help = match nearest(name, Operator::ALL.map(|(known, _)| known)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "write In, NotIn, Exists or DoesNotExist".to_owned(),
+        };
+        let message = format!("`{}`: {name:?} is no operator", fields.path("operator"));
+        findings.push(Finding::error("bad-value", message).at(place.clone()).help(help));
+        return None;
+    };
+    let needs_values = matches!(operator, Operator::In | Operator::NotIn);
+    if needs_values && fields.get("values").and_then(Node::sequence).is_none_or(<[Node]>::is_empty) {
+        let message = format!("`{path}`: {name} needs at least one value");
+        findings.push(Finding::error("bad-value", message).at(node.place.clone()));
+    }
+    if !needs_values && !values.is_empty() {
+        let message = format!("`{path}`: {name} takes no values");
+        findings.push(Finding::error("bad-value", message).at(node.place.clone()));
+    }
+    let values = values.into_iter().map(|(value, _)| value.to_owned()).collect();
+    key.map(|(key, _)| Requirement { key: key.to_owned(), operator, values })
+}

@@ -1,0 +1,158 @@
+//! The JSON Schemas of the files that users write, made from their types.
+
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use super::formats::{FleetFile, NodePoolFile};
+
+/// The JSON Schema (2020-12) of `nodecfg.yaml`.
+#[must_use]
+pub fn fleet_schema() -> Value {
+    of::<FleetFile>("fleet.v1alpha1")
+}
+
+/// The JSON Schema (2020-12) of `pool.yaml`.
+#[must_use]
+pub fn nodepool_schema() -> Value {
+    of::<NodePoolFile>("nodepool.v1alpha1")
+}
+
+/// A schema as the text of a file: indented, with a line end.
+#[must_use]
+pub fn pretty(schema: &Value) -> String {
+    format!("{schema:#}\n")
+}
+
+/// The schema of a type, published under this name.
+pub fn of<T: JsonSchema>(name: &str) -> Value {
+    let mut schema = schemars::schema_for!(T);
+    schema.insert("$id".to_owned(), format!("https://nodecfg.dev/schemas/{name}.json").into());
+    let mut schema = schema.to_value();
+    tidy(&mut schema);
+    schema
+}
+
+/// Drops the defaults that come from the types alone (a null or an empty list for what is not set, a duration's insides; descriptions
+/// say what holds then), and the line breaks of the source from descriptions.
+pub fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            let nothing = |default: &Value| match default {
+                Value::Null | Value::Object(_) => true,
+                Value::Array(items) => items.is_empty(),
+                _ => false,
+            };
+            if map.get("default").is_some_and(nothing) {
+                map.shift_remove("default");
+            }
+            if let Some(Value::String(text)) = map.get_mut("description") {
+                *text = text.replace('\n', " ");
+            }
+            for (key, value) in map.iter_mut() {
+                match (key.as_str(), value) {
+                    // Names of fields, one of which may be `default`.
+                    ("properties" | "$defs", Value::Object(schemas)) => schemas.values_mut().for_each(tidy),
+                    (_, value) => tidy(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use super::*;
+    use kubelet_config::document::Document;
+
+    fn keys(schema: &Value, pointer: &str) -> Vec<String> {
+        let properties = schema.pointer(pointer).and_then(Value::as_object).unwrap_or_else(|| panic!("{pointer}"));
+        assert!(!properties.is_empty());
+        properties.keys().cloned().collect()
+    }
+
+    #[test]
+    fn the_reader_knows_the_fields_that_the_types_have() {
+        let (fleet, pool) = (fleet_schema(), nodepool_schema());
+        for (schema, pointer, known) in [
+            (&fleet, "/properties", &read::FILE[..]),
+            (&fleet, "/$defs/Metadata/properties", &read::METADATA),
+            (&fleet, "/$defs/FleetSpec/properties", &read::FLEET_SPEC),
+            (&fleet, "/$defs/RolloutSpec/properties", &read::ROLLOUT),
+            (&pool, "/properties", &read::FILE),
+            (&pool, "/$defs/NodePoolSpec/properties", &read::POOL_SPEC),
+            (&pool, "/$defs/KubeletSpec/properties", &read::KUBELET),
+            (&pool, "/$defs/RolloutSpec/properties", &read::ROLLOUT),
+            (&pool, "/$defs/CanarySpec/properties", &read::CANARY),
+            (&pool, "/$defs/LabelSelector/properties", &read::SELECTOR),
+            (&pool, "/$defs/Requirement/properties", &read::REQUIREMENT),
+        ] {
+            assert_eq!(keys(schema, pointer), known, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn the_schemas_in_the_repository_are_up_to_date() {
+        for (schema, file) in [
+            (fleet_schema(), include_str!("../../../../schemas/fleet.v1alpha1.json")),
+            (nodepool_schema(), include_str!("../../../../schemas/nodepool.v1alpha1.json")),
+        ] {
+            assert_eq!(pretty(&schema), file, "write it anew with `nodecfg schema`");
+        }
+    }
+
+    /// What the schema takes, the reader takes, and the other way round.
+    #[test]
+    fn schema_and_reader_agree() {
+        let head = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: gpu}\n";
+        let validator = jsonschema::validator_for(&nodepool_schema()).expect("a schema");
+        for (spec, good) in [
+            ("", true),
+            ("spec: {}", true),
+            ("spec: {nodeSelector: {}}", true),
+            ("spec: {nodeSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}}", true),
+            ("spec: {nodeSelector: {matchExpressions: [{key: a, operator: In, values: [b]}]}, priority: -5}", true),
+            ("spec: {kubelet: {base: ../x.yaml, patches: [a.yaml], local: false}}", true),
+            (
+                "spec: {rollout: {maxUnavailable: 3, canary: {nodes: 0, soak: 1h30m}, maxFailures: 2, paused: true}}",
+                true,
+            ),
+            ("spec: {rollout: {maxUnavailable: 100%, convergenceTimeout: 1.5m}}", true),
+            ("spec: {rollout: {allowDisruption: drain}}", true),
+            ("spec: {rollout: {allowDisruption: none}}", true),
+            ("spec: {rollout: {allowDisruption: Drain}}", false),
+            ("spec: {rollout: {allowDisruption: true}}", false),
+            ("spec: {rollout: {maxUnavailable: 101%}}", false),
+            ("spec: {rollout: {maxUnavailable: 0%}}", false),
+            ("spec: {rollout: {maxUnavailable: 0}}", false),
+            ("spec: {rollout: {maxUnavailable: '3'}}", false),
+            ("spec: {rollout: {maxUnavailable: 1.5}}", false),
+            ("spec: {rollout: {maxFailures: -1}}", false),
+            ("spec: {rollout: {convergenceTimeout: 1d}}", false),
+            ("spec: {rollout: {canary: {soak: 10}}}", false),
+            ("spec: {rollout: {pause: true}}", false),
+            ("spec: {nodeSelector: {matchExpressions: [{key: a, operator: in}]}}", false),
+            ("spec: {nodeSelector: {matchExpressions: [{operator: Exists}]}}", false),
+            ("spec: {nodeSelector: {matchLabels: {a: 1}}}", false),
+            ("spec: {kubernetesVersion: '1.30'}", true),
+            ("spec: {kubernetesVersion: [v1.21.14-eks-1, '1.37']}", true),
+            ("spec: {kubernetesVersion: 1.30}", false),
+            ("spec: {kubernetesVersion: '1.38'}", false),
+            ("spec: {kubernetesVersion: '1.36x'}", false),
+            ("spec: {kubernetesVersion: []}", false),
+            ("spec: {kubernetesVersion: ['1.36', 1]}", false),
+            ("spec: {priority: 1.5}", false),
+            ("spec: {kubelet: {patches: a.yaml}}", false),
+            ("spec: []", false),
+            ("extra: 1", false),
+        ] {
+            let document = Document::parse("pool.yaml", &format!("{head}{spec}\n")).document.expect("a document");
+            let mut findings = Vec::new();
+            let _ = read::node_pool(&document, "gpu", &mut findings);
+            assert_eq!(!kubelet_config::finding::any_error(&findings), good, "reader: {spec}: {findings:?}");
+            assert_eq!(validator.is_valid(&document.to_json()), good, "schema: {spec}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Asserts the invariants of a plan, from the plan and the observation alone. It runs before every execution, in production
+//! too: a plan that breaks one is a bug in planning, and must never meet a cluster.
+//!
+//! Nothing here shares code with how plans are made; that is the point.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
+use crate::judge::Target;
+use kubelet_config::risk;
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::{ConfigMapKey, Observed, Readiness};
+use nodecfg_contract::{ConfigSource, KUBELET_KEY};
+
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Violation {
+    /// Where: a pool, a node, a ConfigMap.
+    pub subject: String,
+    /// What does not hold.
+    pub problem: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.subject, self.problem)
+    }
+}
+
+struct Checker<'a> {
+    plan: &'a Plan,
+    observed: &'a Observed,
+    scope: &'a Scope,
+    violations: Vec<Violation>,
+}
+
+/// Every broken invariant of the plan, which was asked for these nodes; none, if it may run.
+#[must_use]
+pub fn check(plan: &Plan, observed: &Observed, scope: &Scope) -> Vec<Violation> {
+    let mut checker = Checker { plan, observed, scope, violations: Vec::new() };
+    checker.identity();
+    checker.every_node_once();
+    checker.config_maps();
+    for pool in &plan.pools {
+        checker.pool(pool);
+    }
+    checker.scope();
+    checker.prunable();
+    checker.violations
+}
+
+impl Checker<'_> {
+    fn require(&mut self, holds: bool, subject: impl fmt::Display, problem: impl Into<String>) {
+        if !holds {
+            self.violations.push(Violation { subject: subject.to_string(), problem: problem.into() });
+        }
+    }
+
+    fn identity(&mut self) {
+        let same = self.plan.clone().identified().id == self.plan.id;
+        self.require(same, "plan", "its id is not the hash of its content");
+    }
+
+    /// Each observed node stands in the plan exactly once, and no other does.
+    fn every_node_once(&mut self) {
+        let mut seen: BTreeMap<&NodeName, usize> = BTreeMap::new();
+        for pool in &self.plan.pools {
+            let planned = pool.steps().map(|step| &step.node).chain(pool.left_alone.iter().map(|left| &left.node));
+            let mut count = 0;
+            for node in planned {
+                count += 1;
+                *seen.entry(node).or_default() += 1;
+            }
+            self.require(count == pool.nodes, format!("pool {}", pool.name), "its nodes do not add up");
+        }
+        for unpooled in &self.plan.unpooled {
+            *seen.entry(&unpooled.node).or_default() += 1;
+        }
+        for (node, times) in &seen {
+            self.require(*times == 1, format!("node {node}"), format!("stands in the plan {times} times"));
+            self.require(self.observed.nodes.contains_key(*node), format!("node {node}"), "was not observed");
+        }
+        for node in self.observed.nodes.keys() {
+            self.require(seen.contains_key(node), format!("node {node}"), "is missing from the plan");
+        }
+    }
+
+    /// Nothing is done beyond what was asked for, and nothing of that is passed over as if it were beyond. The scope is looked
+    /// into here by itself.
+    fn scope(&mut self) {
+        let asked = |pool: &PoolPlan, node: &NodeName| match self.scope {
+            Scope::Everything => true,
+            Scope::Pools(pools) => pools.contains(&pool.name),
+            Scope::Nodes(nodes) => nodes.contains(node),
+        };
+        let mut outside: Vec<String> = Vec::new();
+        let mut skipped: Vec<&NodeName> = Vec::new();
+        for pool in &self.plan.pools {
+            outside
+                .extend(pool.steps().filter(|step| !asked(pool, &step.node)).map(|step| format!("node {}", step.node)));
+            let left = pool.left_alone.iter().filter(|left| left.why == Why::OutOfScope);
+            skipped.extend(left.map(|left| &left.node).filter(|node| asked(pool, node)));
+            let none = !pool.left_alone.is_empty() && pool.left_alone.iter().all(|left| left.why == Why::OutOfScope);
+            if none && pool.waves.is_empty() {
+                let maps = self.plan.config_maps.iter().filter(|map| map.pool == pool.name);
+                outside.extend(maps.map(|map| format!("ConfigMap {}", map.name)));
+            }
+        }
+        for subject in outside {
+            self.require(false, subject, "was not asked for");
+        }
+        for node in skipped {
+            self.require(false, format!("node {node}"), "was asked for and is passed over");
+        }
+    }
+
+    /// Names say what they hold, and each is there once.
+    fn config_maps(&mut self) {
+        let mut names = BTreeSet::new();
+        for map in &self.plan.config_maps {
+            let subject = format!("ConfigMap {}", map.name);
+            self.require(names.insert(&map.name), &subject, "is planned twice");
+            let name = format!("{}-{}-{}", self.plan.fleet, map.pool, map.hash.short());
+            self.require(map.name == name, &subject, format!("is not named {name}"));
+            let hash = ContentHash::of(map.kubelet.as_bytes());
+            self.require(hash == map.hash, &subject, "its content has another hash");
+        }
+    }
+
+    fn pool(&mut self, pool: &PoolPlan) {
+        let subject = format!("pool {}", pool.name);
+        self.require(pool.budget >= 1, &subject, "has no budget");
+        self.require(
+            pool.budget == pool.policy.max_unavailable.of(pool.nodes),
+            &subject,
+            "its budget is not its policy's",
+        );
+        if pool.policy.paused {
+            self.require(pool.assignments() == 0, &subject, "is paused and changes nodes");
+        }
+        let ordered = self.observed.orders.pauses.get(&pool.name);
+        self.require(pool.paused.as_ref() == ordered, &subject, "what is ordered of it is misstated");
+        if ordered.is_some() && !pool.despite_pause {
+            self.require(pool.assignments() == 0, &subject, "is paused by order and changes nodes");
+        }
+        let order: Vec<u8> = pool
+            .waves
+            .iter()
+            .map(|wave| match wave.kind {
+                WaveKind::Unavailable => 0,
+                WaveKind::Canary { .. } => 1,
+                WaveKind::Rest => 2,
+            })
+            .collect();
+        self.require(order.is_sorted_by(|a, b| a < b), &subject, "its waves are out of order");
+
+        if let Target::Source(source) = &pool.target {
+            self.target(pool, source, &subject);
+        }
+        self.disruption(pool, &subject);
+        for wave in &pool.waves {
+            if let WaveKind::Canary { .. } = wave.kind {
+                let allowed =
+                    pool.policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
+                self.require(wave.steps.len() <= allowed, &subject, "has more canaries than its policy");
+            }
+            for step in &wave.steps {
+                self.step(pool, wave.kind, step);
+            }
+        }
+        for left in &pool.left_alone {
+            let not_ready = self.observed.nodes.get(&left.node).is_some_and(|node| node.ready != Readiness::Ready);
+            self.require(
+                left.unavailable || !not_ready,
+                format!("node {}", left.node),
+                "is not Ready and called available",
+            );
+            if let Why::Converged = left.why {
+                let spec = self.observed.nodes.get(&left.node).and_then(|node| node.source.as_ref());
+                self.require(
+                    pool.target.is_named_by(spec),
+                    format!("node {}", left.node),
+                    "is called converged on something else",
+                );
+            }
+        }
+    }
+
+    /// Invariant 2: the ConfigMap is in the plan whenever a node is pointed at it.
+    fn target(&mut self, pool: &PoolPlan, source: &ConfigSource, subject: &str) {
+        let Some(map) = &source.config_map else {
+            self.require(false, subject, "its target names no ConfigMap");
+            return;
+        };
+        let planned = self.plan.config_maps.iter().any(|planned| planned.name == map.name && planned.pool == pool.name);
+        self.require(planned || pool.assignments() == 0, subject, "its ConfigMap is not in the plan");
+        let ours = map.namespace == self.plan.namespace.as_str() && map.kubelet_config_key == KUBELET_KEY;
+        self.require(ours, subject, "its target is in another namespace or under another key");
+        self.require(map.uid.is_none() && map.resource_version.is_none(), subject, "its target pins a version");
+        let hash = pool.hash.map(|hash| hash.short());
+        let named = hash.is_some_and(|hash| map.name == format!("{}-{}-{hash}", self.plan.fleet, pool.name));
+        self.require(named, subject, "its target is not named by its hash");
+    }
+
+    /// What running pods lose is counted from everything that a node may run, by what the table of risk says, and more than
+    /// the policy allows is refused.
+    fn disruption(&mut self, pool: &PoolPlan, subject: &str) {
+        for step in pool.steps().filter(|step| matches!(step.action, Action::Assign { .. })) {
+            let runs = self.observed.nodes.get(&step.node).and_then(|node| node.status.active.as_ref());
+            let same = |from: Option<&ConfigSource>| match (from, runs) {
+                (Some(from), Some(runs)) => from.names_same(runs),
+                (None, None) => true,
+                _ => false,
+            };
+            let counted = pool.changes.iter().any(|set| same(set.from.as_ref()));
+            self.require(counted, format!("node {}", step.node), "what it runs is not among what changes");
+        }
+        let mut worst = None;
+        for set in &pool.changes {
+            let known = set.from.is_some() && set.from_known && pool.target != Target::Local;
+            for field in &set.fields {
+                let change = &field.change;
+                let says = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
+                let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(says.class);
+                self.require(right, subject, format!("the risk of {} is not the table's", change.path));
+                worst = worst.max(known.then_some(says.class));
+            }
+        }
+        self.require(pool.disruption.worst == worst, subject, "its worst change is not the worst of its changes");
+        let beyond = worst.is_some_and(|worst| worst > pool.policy.allow_disruption);
+        self.require(pool.disruption.refused == beyond, subject, "its policy and its refusal do not agree");
+    }
+
+    /// A way back that does more to running pods than the policy allows is called so.
+    fn way_back(&mut self, pool: &PoolPlan, step: &Step) {
+        let mut worst = None;
+        let same = |from: Option<&ConfigSource>| match (from, step.from.as_ref()) {
+            (Some(from), Some(pointed)) => from.names_same(pointed),
+            (None, None) => true,
+            _ => false,
+        };
+        let sets = pool.changes.iter().filter(|set| step.can_return && same(set.from.as_ref()));
+        for set in sets.filter(|set| set.from.is_some() && set.from_known && pool.target != Target::Local) {
+            for change in set.fields.iter().map(|field| &field.change) {
+                let back = risk::of_change(&change.path, change.new.as_deref(), change.old.as_deref());
+                worst = worst.max(Some(back.class));
+            }
+        }
+        let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);
+        self.require(step.back_needs == beyond, format!("node {}", step.node), "what its way back needs is misstated");
+    }
+
+    fn step(&mut self, pool: &PoolPlan, wave: WaveKind, step: &Step) {
+        let subject = format!("node {}", step.node);
+        let Some(node) = self.observed.nodes.get(&step.node) else { return };
+        let ready = node.ready == Readiness::Ready;
+        let (from, deleting) = (node.source.clone(), node.deleting);
+        let able = node.follows_config_source();
+        self.require(!deleting, &subject, "is being deleted");
+        self.require(able, &subject, "nothing on it would follow");
+        self.require(step.from == from, &subject, "does not start from what was observed");
+        self.require(step.was_ready == ready, &subject, "its readiness is misstated");
+        self.require(!step.available || ready, &subject, "is not Ready and called available");
+        match &step.action {
+            Action::Await { .. } => {
+                self.require(
+                    pool.target.is_named_by(step.from.as_ref()),
+                    &subject,
+                    "is awaited without pointing at the target",
+                );
+            }
+            Action::Assign { patch } => {
+                self.way_back(pool, step);
+                self.require(!pool.target.is_named_by(step.from.as_ref()), &subject, "is pointed at what it points at");
+                // Invariant 4: what costs budget must not be in the wave that is free.
+                self.require(
+                    wave != WaveKind::Unavailable || !step.available,
+                    &subject,
+                    "is available and starts for free",
+                );
+                self.require(wave == WaveKind::Unavailable || ready, &subject, "is not Ready and waits for budget");
+                self.require(
+                    patch_is(patch, step.from.as_ref(), &pool.target),
+                    &subject,
+                    "its patch is not its transition",
+                );
+            }
+        }
+    }
+
+    /// Invariant 5: only what this fleet manages, and nothing that is in use.
+    fn prunable(&mut self) {
+        // Asked for thousands of ConfigMaps and thousands of nodes: each is gone through once.
+        let mut used: BTreeSet<(&str, &str)> = BTreeSet::new();
+        for node in self.observed.nodes.values() {
+            let status = &node.status;
+            let named = [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().flatten();
+            used.extend(named.filter_map(|source| source.config_map.as_ref()).map(|map| (&*map.namespace, &*map.name)));
+        }
+        for name in &self.plan.prunable {
+            let subject = format!("ConfigMap {name}");
+            let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: name.clone() };
+            let ours =
+                self.observed.config_maps.get(&key).is_some_and(|map| map.fleet.as_ref() == Some(&self.plan.fleet));
+            self.require(ours, &subject, "would be pruned without being this fleet's");
+            let used = used.contains(&(&*key.namespace, &*key.name));
+            self.require(!used, &subject, "would be pruned while a node refers to it");
+        }
+    }
+}
+
+/// Invariant 3: a patch tests what the plan saw, then changes that one field, and nothing else.
+fn patch_is(patch: &json_patch::Patch, from: Option<&ConfigSource>, target: &Target) -> bool {
+    match patch.0.as_slice() {
+        [PatchOperation::Test(uid), rest @ ..] if uid.path.as_str() == "/metadata/uid" => change_is(rest, from, target),
+        all => change_is(all, from, target),
+    }
+}
+
+fn change_is(operations: &[PatchOperation], from: Option<&ConfigSource>, target: &Target) -> bool {
+    const FIELD: &str = "/spec/configSource";
+    let means = |value: &Value, source: Option<&ConfigSource>| match source {
+        None => value.is_null(),
+        Some(source) => serde_json::from_value::<ConfigSource>(value.clone()).is_ok_and(|read| read == *source),
+    };
+    match operations {
+        [PatchOperation::Test(test), PatchOperation::Add(add)] => {
+            test.path.as_str() == FIELD
+                && means(&test.value, from)
+                && add.path.as_str() == FIELD
+                && target.source().is_some_and(|source| means(&add.value, Some(source)))
+        }
+        [PatchOperation::Test(test), PatchOperation::Remove(remove)] => {
+            test.path.as_str() == FIELD
+                && means(&test.value, from)
+                && remove.path.as_str() == FIELD
+                && *target == Target::Local
+        }
+        _ => false,
+    }
+}

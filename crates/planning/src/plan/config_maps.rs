@@ -1,0 +1,154 @@
+//! What is known of ConfigMaps: whose the one is that a node points at, and whether the one that a pool needs is there.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::decide::{Holder, Standing};
+use super::{ConfigMapPlan, Problem};
+use crate::desired::{Desired, Rendered};
+use kubelet_config::document::Document;
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed};
+use nodecfg_contract::{ConfigMapSource, ConfigSource, KUBELET_KEY};
+
+/// Answers questions about the cluster's ConfigMaps from what was observed. Thousands of nodes point at a handful of
+/// ConfigMaps, so each content is parsed once.
+pub(super) struct Shelf<'a> {
+    desired: &'a Desired,
+    observed: &'a Observed,
+    parsed: RefCell<BTreeMap<ConfigSource, Option<Document>>>,
+    hashes: RefCell<BTreeMap<ConfigSource, Option<ContentHash>>>,
+}
+
+impl<'a> Shelf<'a> {
+    pub(super) fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
+        Self { desired, observed, parsed: RefCell::default(), hashes: RefCell::default() }
+    }
+
+    fn fetched(&self, source: &ConfigSource) -> Option<&'a FetchedConfigMap> {
+        self.observed.contents.get(&ConfigMapKey::of(source)?)?.as_ref()
+    }
+
+    /// Whether a source is known to be there, with its key.
+    pub(super) fn holds(&self, source: &ConfigSource) -> bool {
+        let key = source.config_map.as_ref().map(|map| &map.kubelet_config_key);
+        self.fetched(source).is_some_and(|map| !map.deleting && key.is_some_and(|key| map.data.contains_key(key)))
+    }
+
+    /// The content of a source as a document; `None` when it is not there or cannot be read.
+    pub(super) fn document(&self, source: &ConfigSource) -> Option<Document> {
+        if let Some(known) = self.parsed.borrow().get(source) {
+            return known.clone();
+        }
+        let key = &source.config_map.as_ref()?.kubelet_config_key;
+        let document = self
+            .fetched(source)
+            .and_then(|map| map.data.get(key))
+            .and_then(|text| Document::parse(&source.to_string(), text).document);
+        self.parsed.borrow_mut().insert(source.clone(), document.clone());
+        document
+    }
+
+    /// The hash of the content of a source, by today's rule.
+    fn hash(&self, source: &ConfigSource) -> Option<ContentHash> {
+        if let Some(known) = self.hashes.borrow().get(source) {
+            return *known;
+        }
+        let hash = self
+            .recorded_hash(source)
+            .or_else(|| self.document(source).map(|document| ContentHash::of(document.canonical().as_bytes())));
+        self.hashes.borrow_mut().insert(source.clone(), hash);
+        hash
+    }
+
+    /// The hash that one of this fleet's own ConfigMaps carries. They are immutable and were made by nodecfg: it is
+    /// believed without reading the content.
+    fn recorded_hash(&self, source: &ConfigSource) -> Option<ContentHash> {
+        let map = source.config_map.as_ref().filter(|map| map.kubelet_config_key == KUBELET_KEY)?;
+        let managed = self.observed.config_maps.get(&ConfigMapKey::of(source)?)?;
+        if managed.fleet.as_ref() != Some(&self.desired.fleet) || managed.name != map.name {
+            return None;
+        }
+        ContentHash::parse(managed.content_hash.as_deref()?)
+    }
+
+    /// Whose the ConfigMap is that a node points at, and whether it holds what `wanted` names.
+    pub(super) fn standing(&self, source: &ConfigSource, wanted: Option<ContentHash>) -> Standing {
+        let fleet = ConfigMapKey::of(source)
+            .and_then(|key| self.observed.config_maps.get(&key).and_then(|map| map.fleet.clone()))
+            .or_else(|| self.fetched(source).and_then(FetchedConfigMap::fleet));
+        let fleet = fleet.or_else(|| self.is_named_by_us(source).then(|| self.desired.fleet.clone()));
+        let owner = match fleet {
+            Some(fleet) if fleet == self.desired.fleet => Holder::Us,
+            Some(fleet) => Holder::Fleet(fleet),
+            None => Holder::Unknown,
+        };
+        Standing { owner, same_content: wanted.is_some() && self.hash(source) == wanted }
+    }
+
+    /// Whether a ConfigMap without labels has a name that only nodecfg gives, for this fleet and this very content: somebody
+    /// made one again by hand.
+    fn is_named_by_us(&self, source: &ConfigSource) -> bool {
+        let ours = |map: &ConfigMapSource| {
+            let pool = map.name.strip_prefix(self.desired.fleet.as_str()).and_then(|rest| rest.strip_prefix('-'));
+            let hash = pool.and_then(|rest| rest.rsplit_once('-')).map(|(_, hash)| hash.to_owned());
+            map.kubelet_config_key == KUBELET_KEY
+                && hash.is_some()
+                && hash == self.hash(source).map(|hash| hash.short())
+        };
+        source.config_map.as_ref().is_some_and(ours)
+    }
+
+    /// The ConfigMap that a pool needs: to be created, or there with the right content. `on_target` are the nodes that
+    /// point at it already. A ConfigMap that was not asked for in full is taken for what its metadata says.
+    pub(super) fn need(
+        &self,
+        pool: &PoolName,
+        rendered: &Rendered,
+        namespace: &NamespaceName,
+        on_target: impl FnOnce() -> Vec<NodeName>,
+    ) -> Result<ConfigMapPlan, Problem> {
+        let source = rendered.source(namespace);
+        let name = rendered.config_map.clone();
+        let existing = self.fetched(&source);
+        let asked = ConfigMapKey::of(&source).is_some_and(|key| self.observed.contents.contains_key(&key));
+        let deleting = existing.is_some_and(|map| map.deleting);
+        if asked && (existing.is_none() || deleting) {
+            let on_target = on_target();
+            if let Some(example) = on_target.first() {
+                let (namespace, nodes, example) = (namespace.clone(), on_target.len(), example.clone());
+                return Err(Problem::TargetGone { namespace, name, deleting, nodes, example });
+            }
+        }
+        if let Some(map) = existing {
+            let fleet = map.fleet();
+            if fleet.as_ref().is_some_and(|fleet| *fleet != self.desired.fleet) {
+                return Err(Problem::NameTaken { namespace: namespace.clone(), name, fleet });
+            }
+            let content = map.data.get(KUBELET_KEY);
+            if content != Some(&rendered.canonical) {
+                let found = self.document(&source).map(|document| ContentHash::of(document.canonical().as_bytes()));
+                if found != Some(rendered.hash) {
+                    return Err(Problem::ContentDiffers {
+                        namespace: namespace.clone(),
+                        name,
+                        wanted: rendered.hash,
+                        found,
+                    });
+                }
+            }
+            if !map.immutable {
+                return Err(Problem::NotImmutable { namespace: namespace.clone(), name });
+            }
+        }
+        Ok(ConfigMapPlan {
+            name,
+            pool: pool.clone(),
+            hash: rendered.hash,
+            kubelet: rendered.canonical.clone(),
+            path: rendered.path.clone(),
+            create: existing.is_none(),
+        })
+    }
+}

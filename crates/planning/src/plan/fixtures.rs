@@ -1,0 +1,184 @@
+//! Small fleets and clusters for tests of planning and rollouts.
+
+#![expect(missing_docs, reason = "each is a value named after what it is")]
+#![cfg_attr(not(test), expect(clippy::unwrap_used, reason = "what the tests write is well formed"))]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::desired::{Canary, Desired, LabelSelector, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy};
+use crate::plan::{Options, Scope};
+use kubelet_config::document::Document;
+use kubelet_config::finding::{Gate, Place};
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_contract::observed::{
+    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeHalf, Observed, Readiness,
+};
+use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
+
+pub fn fleet() -> FleetName {
+    FleetName::new("fleet").unwrap()
+}
+
+pub fn namespace() -> NamespaceName {
+    NamespaceName::new("kube-system").unwrap()
+}
+
+pub fn options() -> Options {
+    Options {
+        namespace: namespace(),
+        take_over: false,
+        allow_empty: false,
+        gate: Gate::Strict,
+        despite_pause: BTreeSet::new(),
+        scope: Scope::Everything,
+    }
+}
+
+pub fn node_name(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+pub fn pool_name(name: &str) -> PoolName {
+    PoolName::new(name).unwrap()
+}
+
+/// A configuration with this `maxPods`, rendered for a pool.
+pub fn rendered(pool: &str, max_pods: u32) -> Rendered {
+    rendered_of(pool, &format!("maxPods: {max_pods}"))
+}
+
+/// A configuration with these fields, rendered for a pool.
+pub fn rendered_of(pool: &str, fields: &str) -> Rendered {
+    let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{fields}\n");
+    let path = format!("pools/{pool}/kubelet.yaml");
+    let document = Document::parse(&path, &text).document.unwrap();
+    let canonical = document.canonical();
+    let hash = ContentHash::of(canonical.as_bytes());
+    Rendered { document, canonical, hash, config_map: format!("fleet-{pool}-{}", hash.short()), path }
+}
+
+pub fn policy(max_unavailable: u32) -> RolloutPolicy {
+    RolloutPolicy { max_unavailable: MaxUnavailable::Count(max_unavailable), ..RolloutPolicy::default() }
+}
+
+pub fn canary(nodes: u32, soak_seconds: u64) -> Option<Canary> {
+    Some(Canary { nodes, soak: Duration::from_secs(soak_seconds) })
+}
+
+/// A pool of the nodes labelled with its name.
+pub fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
+    Pool {
+        name: pool_name(name),
+        selector: LabelSelector::of_label(POOL_LABEL, name),
+        named: None,
+        priority: 0,
+        policy,
+        target: PoolTarget::Config(Box::new(rendered(name, max_pods))),
+        kubelets: Vec::new(),
+        place: Place::whole_file(format!("pools/{name}/pool.yaml")),
+        files: BTreeSet::new(),
+    }
+}
+
+pub fn desired(pools: impl IntoIterator<Item = Pool>) -> Desired {
+    Desired {
+        fleet: fleet(),
+        namespace: None,
+        commit: None,
+        pools: pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect(),
+    }
+}
+
+/// A Ready node of a pool, on its local configuration.
+pub fn node(name: &str, pool: &str) -> Node {
+    Node {
+        uid: format!("uid-{name}"),
+        labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_owned())]),
+        kubelet_version: KubeletVersion::parse("v1.21.14"),
+        ready: Readiness::Ready,
+        half: NodeHalf::Follows,
+        ..Node::named(node_name(name))
+    }
+}
+
+/// The node, with a kubelet of this version that has to follow it.
+pub fn of_version(node: Node, version: &str) -> Node {
+    let kubelet_version = KubeletVersion::parse(version);
+    Node { kubelet_version, half: NodeHalf::of_kubelet(kubelet_version, true), ..node }
+}
+
+/// As the kubelet reports a source that it took.
+pub fn taken(source: &ConfigSource) -> ConfigSource {
+    let mut taken = source.clone();
+    if let Some(map) = &mut taken.config_map {
+        map.uid = Some(format!("uid-{}", map.name));
+        map.resource_version = Some("1".to_owned());
+    }
+    taken
+}
+
+/// The node, pointed at `source` and running it.
+pub fn on(mut node: Node, source: &ConfigSource) -> Node {
+    node.source = Some(source.clone());
+    node.status =
+        ConfigStatus { assigned: Some(taken(source)), active: Some(taken(source)), ..ConfigStatus::default() };
+    node
+}
+
+/// The node, pointed at `source` and refusing it with `error`.
+pub fn refusing(mut node: Node, source: &ConfigSource, error: &str) -> Node {
+    node.source = Some(source.clone());
+    node.status =
+        ConfigStatus { assigned: Some(taken(source)), error: Some(error.to_owned()), ..ConfigStatus::default() };
+    node
+}
+
+pub fn source(name: &str) -> ConfigSource {
+    ConfigSource::config_map("kube-system", name, KUBELET_KEY)
+}
+
+pub fn observed(nodes: impl IntoIterator<Item = Node>) -> Observed {
+    Observed {
+        nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
+        versions: ListVersions { nodes: "1".to_owned(), carriers: None },
+        ..Observed::default()
+    }
+}
+
+/// Adds a ConfigMap of the fleet with the content that its name says.
+pub fn with_config_map(observed: &mut Observed, pool: &str, rendered: &Rendered) {
+    let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: rendered.config_map.clone() };
+    let managed = managed(&rendered.config_map, Some("fleet"), Some(pool), Some(&rendered.hash.to_string()));
+    observed.config_maps.insert(key, managed);
+}
+
+pub fn managed(name: &str, fleet: Option<&str>, pool: Option<&str>, hash: Option<&str>) -> ManagedConfigMap {
+    ManagedConfigMap {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        resource_version: "1".to_owned(),
+        fleet: fleet.map(|fleet| FleetName::new(fleet).unwrap()),
+        pool: pool.map(pool_name),
+        content_hash: hash.map(str::to_owned),
+        commit: None,
+        created: None,
+        deleting: false,
+    }
+}
+
+/// The answer to the question what a ConfigMap holds.
+pub fn fetched(source: &ConfigSource, text: &str, immutable: bool) -> (ConfigMapKey, Option<FetchedConfigMap>) {
+    let key = ConfigMapKey::of(source).unwrap();
+    let map = FetchedConfigMap {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        immutable,
+        data: [("kubelet".to_owned(), text.to_owned())].into(),
+        ..FetchedConfigMap::default()
+    };
+    (key, Some(map))
+}

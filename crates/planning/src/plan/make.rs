@@ -1,0 +1,275 @@
+//! Makes the plan: asks who belongs where, decides on each node, orders the steps into waves, and collects everything that
+//! forbids planning at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::config_maps::Shelf;
+use super::decide::{Decision, Held, Rules, decide, is_available, refuses};
+use super::membership::{Membership, belongs, membership};
+use super::problem::Problem;
+use super::questions::target_of;
+use super::scope::Scope;
+use super::verdicts;
+use super::waves::Sorter;
+use super::{Action, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
+use crate::desired::{Desired, Pool, PoolTarget, told_once};
+use kubelet_config::finding::Gate;
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
+
+/// What the caller allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Where ConfigMaps go.
+    pub namespace: NamespaceName,
+    /// Move nodes that point at ConfigMaps of others.
+    pub take_over: bool,
+    /// Accept a repository without pools, and pools that lost all their nodes.
+    pub allow_empty: bool,
+    /// How strict to be beyond what the kubelets refuse.
+    pub gate: Gate,
+    /// Pools that are changed though somebody has paused them from a command line. What their policy says stays.
+    pub despite_pause: BTreeSet<PoolName>,
+    /// Which nodes may be touched.
+    pub scope: Scope,
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// All the [`Problem`]s that forbid a plan, not just the first.
+pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result<Plan, Vec<Problem>> {
+    let members = membership(desired, &observed.nodes);
+    let shelf = Shelf::new(desired, observed);
+    let mut problems = guard(desired, observed, &members, options);
+
+    let mut config_maps = Vec::new();
+    let mut pools = Vec::new();
+    let mut findings = Vec::new();
+    for (name, nodes) in &members.pools {
+        let Some(pool) = desired.pools.get(*name) else { continue };
+        let planned = plan_pool(pool, nodes, observed, &shelf, options);
+        // What is wrong with a pool that is left alone anyway must not keep another from being changed.
+        if !options.scope.touches(name, nodes.iter().copied()) {
+            pools.push(planned);
+            continue;
+        }
+        if let PoolTarget::Config(rendered) = &pool.target {
+            match shelf.need(name, rendered, &options.namespace, || on_target(nodes, &planned, observed)) {
+                Ok(map) if planned.assignments() > 0 => config_maps.push(map),
+                Ok(_) => {}
+                Err(problem) => problems.push(problem),
+            }
+        }
+        let (found, refused) = verdicts::pool(pool, nodes, observed, &planned, options.gate);
+        findings.extend(found);
+        problems.extend(refused);
+        pools.push(planned);
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+
+    config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
+    let mut homeless: BTreeSet<&NodeName> = members.unpooled.iter().copied().collect();
+    homeless.extend(members.contested.keys());
+    let unpooled = homeless.into_iter().map(|node| unpooled(node, desired, observed)).collect();
+    let prunable = prunable(desired, observed, &options.namespace);
+    let plan = Plan {
+        format_version: FORMAT_VERSION,
+        id: PlanId(String::new()),
+        fleet: desired.fleet.clone(),
+        commit: desired.commit.clone(),
+        namespace: options.namespace.clone(),
+        config_maps,
+        pools,
+        unpooled,
+        prunable,
+        findings: told_once(findings),
+    };
+    Ok(plan.identified())
+}
+
+/// The nodes that point at their pool's target already.
+fn on_target(nodes: &[&NodeName], plan: &PoolPlan, observed: &Observed) -> Vec<NodeName> {
+    let points = |name: &&&NodeName| {
+        observed.nodes.get(**name).is_some_and(|node| plan.target.is_named_by(node.source.as_ref()))
+    };
+    nodes.iter().filter(points).map(|name| (*name).clone()).collect()
+}
+
+/// Decides anew on one node of a pool, whose assignment met a change made meanwhile. What it points at now may be a
+/// ConfigMap whose content was not read; it then counts as other content. `None`: the node is not the pool's any more, and does not point
+/// at its target.
+#[must_use]
+pub fn redecide(
+    desired: &Desired,
+    observed: &Observed,
+    options: &Options,
+    pool: &PoolName,
+    node: &Node,
+) -> Option<Decision> {
+    let pool = desired.pools.get(pool)?;
+    let target = target_of(&pool.target, &options.namespace);
+    // What points there already was assigned, and is to be watched.
+    if !target.is_named_by(node.source.as_ref()) && !belongs(desired, &pool.name, node) {
+        return None;
+    }
+    if !options.scope.holds(&pool.name, &node.name) {
+        return Some(out_of_scope(node));
+    }
+    let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };
+    let shelf = Shelf::new(desired, observed);
+    let decision = decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target)));
+    // Its kubelet may be another one by now.
+    if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
+        && matches!(step.action, Action::Assign { .. })
+        && let Some(why) = verdicts::refusal(node, rendered)
+    {
+        return Some(Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !step.available, why }));
+    }
+    Some(decision)
+}
+
+/// Whether a pool is held as it is, and by whose order.
+fn held<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> Held<'a> {
+    let order = observed.orders.pauses.get(&pool.name).filter(|_| !options.despite_pause.contains(&pool.name));
+    Held::of(Some(pool), order)
+}
+
+/// A node that the plan was not asked for. It counts against the budget like any other.
+fn out_of_scope(node: &Node) -> Decision {
+    let (node, unavailable) = (node.name.clone(), !is_available(node));
+    Decision::LeaveAlone(LeftAlone { node, unavailable, why: Why::OutOfScope })
+}
+
+pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
+    match target {
+        PoolTarget::Local => None,
+        PoolTarget::Config(rendered) => Some(rendered.hash),
+    }
+}
+
+/// What must not happen by accident: a bad checkout or a mistyped selector that looks like an order to let go of nodes.
+fn guard(desired: &Desired, observed: &Observed, members: &Membership<'_>, options: &Options) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut contested: BTreeMap<&Vec<&PoolName>, Vec<&NodeName>> = BTreeMap::new();
+    for (node, pools) in members.contested.iter().filter(|(node, pools)| options.scope.minds(node, pools)) {
+        contested.entry(pools).or_default().push(node);
+    }
+    for (pools, nodes) in contested {
+        if let Some(example) = nodes.first() {
+            problems.push(Problem::Contested {
+                pools: pools.iter().map(|pool| (*pool).clone()).collect(),
+                nodes: nodes.len(),
+                example: (*example).clone(),
+            });
+        }
+    }
+    if options.allow_empty {
+        return problems;
+    }
+    if desired.pools.is_empty() {
+        problems.push(Problem::NoPools);
+        return problems;
+    }
+    let whole = options.scope.is_everything();
+    if whole && !observed.nodes.is_empty() && members.unpooled.len() == observed.nodes.len() {
+        problems.push(Problem::NothingSelected { nodes: observed.nodes.len(), pools: desired.pools.len() });
+        return problems;
+    }
+    let empty: BTreeSet<&PoolName> = members
+        .pools
+        .iter()
+        .filter(|(pool, nodes)| nodes.is_empty() && options.scope.touches(pool, []))
+        .map(|(pool, _)| *pool)
+        .collect();
+    if empty.is_empty() {
+        return problems;
+    }
+    let mut lost: BTreeMap<&PoolName, Vec<&NodeName>> = BTreeMap::new();
+    for node in members.unpooled.iter().filter_map(|name| observed.nodes.get(*name)) {
+        if let Some(pool) = pool_of_source(desired, observed, node).and_then(|pool| empty.get(pool)) {
+            lost.entry(pool).or_default().push(&node.name);
+        }
+    }
+    for (pool, nodes) in lost {
+        if let Some(example) = nodes.first() {
+            problems.push(Problem::PoolLostItsNodes {
+                pool: pool.clone(),
+                nodes: nodes.len(),
+                example: (*example).clone(),
+            });
+        }
+    }
+    problems
+}
+
+/// The pool of this fleet whose ConfigMap a node points at.
+fn pool_of_source<'a>(desired: &Desired, observed: &'a Observed, node: &Node) -> Option<&'a PoolName> {
+    let map = observed.config_maps.get(&ConfigMapKey::of(node.source.as_ref()?)?)?;
+    if map.fleet.as_ref() == Some(&desired.fleet) { map.pool.as_ref() } else { None }
+}
+
+fn unpooled(name: &NodeName, desired: &Desired, observed: &Observed) -> Unpooled {
+    let pool = observed.nodes.get(name).and_then(|node| pool_of_source(desired, observed, node));
+    Unpooled { node: name.clone(), still_on: pool.map(ToString::to_string) }
+}
+
+/// Managed ConfigMaps of this fleet that neither a pool's target nor any node's spec or status names.
+fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
+    let mut used: BTreeSet<ConfigMapKey> = BTreeSet::new();
+    for pool in desired.pools.values() {
+        used.extend(target_of(&pool.target, namespace).source().and_then(ConfigMapKey::of));
+    }
+    for node in observed.nodes.values() {
+        let status = &node.status;
+        for source in [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().flatten() {
+            used.extend(ConfigMapKey::of(source));
+        }
+    }
+    observed
+        .config_maps
+        .iter()
+        .filter(|(key, map)| map.fleet.as_ref() == Some(&desired.fleet) && !used.contains(key))
+        .map(|(_, map)| map.name.clone())
+        .collect()
+}
+
+fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shelf<'_>, options: &Options) -> PoolPlan {
+    let target = target_of(&pool.target, &options.namespace);
+    let hash = hash_of(&pool.target);
+    let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };
+    let mut sorter = Sorter::new(pool.policy.canary);
+    for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
+        let mut decision = if options.scope.holds(&pool.name, &node.name) {
+            decide(node, &rules, |source| shelf.standing(source, hash))
+        } else {
+            out_of_scope(node)
+        };
+        if let Decision::Step(step) = &mut decision {
+            step.can_return = node.source.as_ref().is_none_or(|source| shelf.holds(source)) && !refuses(node);
+        }
+        sorter.add(node, decision);
+    }
+    let assigned = sorter.all_steps().filter(|step| matches!(step.action, Action::Assign { .. }));
+    let (changes, disruption) =
+        disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), shelf);
+    let (mut waves, left_alone) = sorter.waves(pool.policy.canary);
+    disruption::assess_ways_back(pool, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
+    PoolPlan {
+        name: pool.name.clone(),
+        hash,
+        nodes: nodes.len(),
+        budget: pool.policy.max_unavailable.of(nodes.len()),
+        policy: pool.policy.clone(),
+        paused: observed.orders.pauses.get(&pool.name).cloned(),
+        despite_pause: options.despite_pause.contains(&pool.name),
+        changes,
+        disruption,
+        waves,
+        left_alone,
+        target,
+    }
+}

@@ -1,0 +1,171 @@
+//! What must hold of every plan, whatever the cluster looks like.
+
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::fixtures::{
+    canary, desired, fetched, namespace, node, node_name, observed, of_version, on, options, policy, pool, refusing,
+    rendered, source, with_config_map,
+};
+use super::{Action, Plan, Scope, check, make};
+use crate::desired::{Desired, PoolTarget};
+use crate::judge::Target;
+use kubelet_config::risk::Class;
+use nodecfg_contract::error_text;
+use nodecfg_contract::observed::{Node, Observed, Readiness};
+
+/// What a node may be found doing.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Local,
+    OnTarget,
+    OnOld,
+    AssignedTarget,
+    RefusesTarget,
+    RefusesOld,
+    Foreign,
+    TooNew,
+    Deleting,
+}
+
+fn states() -> impl Strategy<Value = (State, bool, u8)> {
+    let state = prop_oneof![
+        4 => Just(State::Local),
+        4 => Just(State::OnTarget),
+        4 => Just(State::OnOld),
+        1 => Just(State::AssignedTarget),
+        1 => Just(State::RefusesTarget),
+        1 => Just(State::RefusesOld),
+        1 => Just(State::Foreign),
+        1 => Just(State::TooNew),
+        1 => Just(State::Deleting),
+    ];
+    (state, prop::bool::weighted(0.8), 0..3_u8)
+}
+
+fn build(index: usize, (state, ready, pool): (State, bool, u8)) -> Node {
+    let pool = ["a", "b", "none"][usize::from(pool)];
+    let new = rendered(pool, 64).source(&namespace());
+    let old = rendered(pool, 110).source(&namespace());
+    let mut node = node(&format!("n{index:03}"), pool);
+    node.ready = if ready { Readiness::Ready } else { Readiness::NotReady };
+    match state {
+        State::Local => node,
+        State::OnTarget => on(node, &new),
+        State::OnOld => on(node, &old),
+        State::AssignedTarget => Node { source: Some(new), ..on(node, &old) },
+        State::RefusesTarget => refusing(node, &new, error_text::VALIDATE),
+        State::RefusesOld => refusing(node, &old, error_text::LOAD),
+        State::Foreign => on(node, &source("somebody-elses")),
+        State::TooNew => of_version(node, "v1.30.0"),
+        State::Deleting => Node { deleting: true, ..node },
+    }
+}
+
+prop_compose! {
+    pub(super) fn worlds()(
+        nodes in vec(states(), 0..30),
+        budget in 1..5_u32,
+        canaries in prop::option::of((1..4_u32, 0..100_u64)),
+        paused in prop::bool::weighted(0.1),
+        allowed in prop::sample::select(Class::ALL.to_vec()),
+        readable in any::<bool>(),
+    ) -> (Desired, Observed) {
+        let mut policy = policy(budget);
+        policy.allow_disruption = allowed;
+        policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
+        policy.paused = paused;
+        let desired = desired([pool("a", 64, policy.clone()), pool("b", 64, policy)]);
+        let mut observed = observed(nodes.into_iter().enumerate().map(|(index, state)| build(index, state)));
+        for pool in ["a", "b"] {
+            let old = rendered(pool, 110);
+            with_config_map(&mut observed, pool, &old);
+            if readable {
+                observed.contents.extend([fetched(&old.source(&namespace()), &old.canonical, true)]);
+            }
+        }
+        (desired, observed)
+    }
+}
+
+pub(super) fn plan(desired: &Desired, observed: &Observed) -> Plan {
+    let options = super::Options { allow_empty: true, ..options() };
+    make(desired, observed, &options).expect("these worlds can be planned")
+}
+
+/// The cluster after the plan was carried out and every node converged.
+fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
+    let mut after = observed.clone();
+    for pool in &plan.pools {
+        for step in pool.steps() {
+            let node = after.nodes.remove(&step.node).expect("a planned node was observed");
+            let moved = match &pool.target {
+                Target::Source(source) => on(node, source),
+                Target::Local => Node { source: None, status: nodecfg_contract::ConfigStatus::default(), ..node },
+            };
+            after.nodes.insert(step.node.clone(), moved);
+        }
+        if let Some(PoolTarget::Config(rendered)) = desired.pools.get(&pool.name).map(|pool| &pool.target) {
+            with_config_map(&mut after, pool.name.as_str(), rendered);
+        }
+    }
+    after
+}
+
+proptest! {
+    #[test]
+    fn every_plan_keeps_its_invariants((desired, observed) in worlds()) {
+        let violations = check(&plan(&desired, &observed), &observed, &Scope::Everything);
+        prop_assert!(violations.is_empty(), "{violations:?}");
+    }
+
+    #[test]
+    fn the_same_input_gives_the_same_bytes((desired, observed) in worlds()) {
+        let bytes = |plan: &Plan| serde_json::to_vec(plan).unwrap();
+        prop_assert_eq!(bytes(&plan(&desired, &observed)), bytes(&plan(&desired, &observed)));
+    }
+
+    #[test]
+    fn a_plan_that_was_carried_out_leaves_nothing_to_do((desired, observed) in worlds()) {
+        let first = plan(&desired, &observed);
+        let second = plan(&desired, &applied(&first, &desired, &observed));
+        prop_assert!(!second.has_changes(), "{second:?}");
+        prop_assert_eq!(second.counts().await_, 0);
+        prop_assert_eq!(second.refusals(), vec![]);
+        prop_assert_eq!(second.counts().blocked, first.counts().blocked);
+    }
+
+    #[test]
+    fn a_scope_is_kept_and_takes_nothing_else_from_its_nodes(
+        (desired, observed) in worlds(),
+        chosen in prop::collection::btree_set(0..30_usize, 0..10),
+    ) {
+        let nodes = chosen.into_iter().map(|index| node_name(&format!("n{index:03}"))).collect();
+        let scope = Scope::Nodes(nodes);
+        let options = super::Options { allow_empty: true, scope: scope.clone(), ..options() };
+        let narrow = make(&desired, &observed, &options).expect("these worlds can be planned");
+        prop_assert_eq!(check(&narrow, &observed, &scope), vec![]);
+        let assigned = |plan: &Plan| {
+            let steps = plan.pools.iter().flat_map(|pool| pool.steps().map(move |step| (pool, step)));
+            let assigned = steps.filter(|(_, step)| matches!(step.action, Action::Assign { .. }));
+            assigned.map(|(pool, step)| (pool.name.clone(), step.node.clone())).collect::<BTreeSet<_>>()
+        };
+        let whole: BTreeSet<_> =
+            assigned(&plan(&desired, &observed)).into_iter().filter(|(pool, node)| scope.holds(pool, node)).collect();
+        prop_assert_eq!(assigned(&narrow), whole);
+    }
+
+    #[test]
+    fn an_edited_plan_is_noticed((desired, observed) in worlds()) {
+        let mut plan = plan(&desired, &observed);
+        let assigned = plan.pools.iter_mut().flat_map(|pool| pool.waves.iter_mut()).flat_map(|wave| wave.steps.iter_mut())
+            .find(|step| matches!(step.action, Action::Assign { .. }));
+        prop_assume!(assigned.is_some());
+        if let Some(step) = assigned {
+            step.from = Some(source("not-what-was-seen"));
+        }
+        prop_assert!(!check(&plan, &observed, &Scope::Everything).is_empty());
+    }
+}

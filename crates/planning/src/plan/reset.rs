@@ -1,0 +1,290 @@
+//! Who is meant by a reset, and which pools nodes are in when no repository says: those of the ConfigMaps that they are on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::decide::is_available;
+use crate::desired::{Desired, LabelSelector, MaxUnavailable, Pool, PoolTarget, RolloutPolicy};
+use kubelet_config::finding::Place;
+use kubelet_config::spelling::nearest;
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
+
+/// The pool that nodes are counted to which are on a ConfigMap that names none.
+const OTHERS: &str = "others";
+
+/// Which nodes to reset. What is named adds up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// These.
+    pub nodes: BTreeSet<NodeName>,
+    /// Those of these pools.
+    pub pools: BTreeSet<PoolName>,
+    /// Those with such labels, of whatever pool.
+    pub selector: Option<LabelSelector>,
+    /// Those of all pools.
+    pub all: bool,
+}
+
+/// What is named and is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// There is no such node.
+    #[error("the cluster has no node {name}")]
+    UnknownNode {
+        /// As it was named.
+        name: NodeName,
+        /// The nearest that there is.
+        near: Option<String>,
+    },
+    /// There is no such pool.
+    #[error("no node is in a pool {name}")]
+    UnknownPool {
+        /// As it was named.
+        name: PoolName,
+        /// The nearest that there is.
+        near: Option<String>,
+    },
+    /// A node points at something, and is in no pool.
+    #[error("node {name} is in no pool, and points at {source_named}")]
+    Homeless {
+        /// The node.
+        name: NodeName,
+        /// What it points at.
+        source_named: Box<ConfigSource>,
+    },
+}
+
+impl ChoiceError {
+    /// The way out.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::UnknownNode { near: Some(near), .. } | Self::UnknownPool { near: Some(near), .. } => {
+                format!("did you mean {near}?")
+            }
+            Self::UnknownNode { .. } => "`nodecfg status` lists the nodes".to_owned(),
+            Self::UnknownPool { .. } => "`nodecfg status` lists the nodes with their pools".to_owned(),
+            Self::Homeless { .. } => {
+                "--take-over resets nodes that are on ConfigMaps of others; without --repo, pools are those of the ConfigMaps"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// The fleet as its nodes show it: a pool for each that nodes are on a ConfigMap of, with all those nodes, to go back to their
+/// local configuration. Nodes that are down and on no ConfigMap are of the pool that their label names, or of the only one there
+/// is, so that they count against its budget. With `take_over`, nodes on other ConfigMaps are in pools too.
+#[must_use]
+pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_over: bool) -> Desired {
+    let mut members: BTreeMap<PoolName, BTreeSet<NodeName>> = BTreeMap::new();
+    for node in observed.nodes.values() {
+        if let Some(pool) = pool_of(node, observed, fleet, take_over) {
+            members.entry(pool).or_default().insert(node.name.clone());
+        }
+    }
+    // What is local already is on no ConfigMap that says where it belongs, and may be down all the same.
+    let only = members.keys().next().filter(|_| members.len() == 1).cloned();
+    for node in homeless_and_down(observed, &members) {
+        let said = node.labels.get(POOL_LABEL).and_then(|pool| PoolName::new(pool.as_str()).ok());
+        let said = said.filter(|pool| members.contains_key(pool));
+        if let Some(nodes) = said.or_else(|| only.clone()).and_then(|pool| members.get_mut(&pool)) {
+            nodes.insert(node.name.clone());
+        }
+    }
+    let policy = RolloutPolicy { max_unavailable: MaxUnavailable::Count(budget), ..RolloutPolicy::default() };
+    let pool = |(name, nodes): (PoolName, BTreeSet<NodeName>)| {
+        let place = Place::whole_file(format!("pools/{name}"));
+        let pool = Pool {
+            name: name.clone(),
+            selector: LabelSelector::default(),
+            named: Some(nodes),
+            priority: 0,
+            policy: policy.clone(),
+            target: PoolTarget::Local,
+            kubelets: Vec::new(),
+            place,
+            files: BTreeSet::new(),
+        };
+        (name, pool)
+    };
+    Desired { fleet: fleet.clone(), namespace: None, commit: None, pools: members.into_iter().map(pool).collect() }
+}
+
+/// Nodes of no pool that are not available, and that point at nothing: each may be one that was reset before, of any pool.
+fn homeless_and_down<'o>(observed: &'o Observed, members: &BTreeMap<PoolName, BTreeSet<NodeName>>) -> Vec<&'o Node> {
+    let homed: BTreeSet<NodeName> = members.values().flatten().cloned().collect();
+    let local =
+        |node: &Node| [&node.source, &node.status.assigned, &node.status.active].into_iter().all(Option::is_none);
+    let meant = |node: &&Node| !homed.contains(&node.name) && local(node) && !is_available(node);
+    observed.nodes.values().filter(meant).collect()
+}
+
+/// Nodes that are down and that not even a label gives to one of several pools. They count for every pool.
+#[must_use]
+pub fn down_in_any_pool(desired: &Desired, observed: &Observed) -> Vec<NodeName> {
+    let named = |pool: &Pool| Some((pool.name.clone(), pool.named.clone()?));
+    let members = desired.pools.values().filter_map(named).collect();
+    let nodes = if desired.pools.is_empty() { Vec::new() } else { homeless_and_down(observed, &members) };
+    nodes.into_iter().map(|node| node.name.clone()).collect()
+}
+
+/// A node that was pointed away is its pool's until it has let go.
+fn pool_of(node: &Node, observed: &Observed, fleet: &FleetName, take_over: bool) -> Option<PoolName> {
+    let status = &node.status;
+    let sources = || [&node.source, &status.assigned, &status.active].into_iter().flatten();
+    let map = |source: &ConfigSource| observed.config_maps.get(&ConfigMapKey::of(source)?);
+    let pool = |map: &ManagedConfigMap| map.pool.clone().or_else(|| PoolName::new(OTHERS).ok());
+    let ours = sources().filter_map(map).find(|map| map.fleet.as_ref() == Some(fleet));
+    if let Some(ours) = ours {
+        return pool(ours);
+    }
+    let any = sources().next().filter(|_| take_over)?;
+    map(any).map_or_else(|| PoolName::new(OTHERS).ok(), pool)
+}
+
+/// The nodes that are meant. `homes` is the pool of each node that is in one; those that are in none and point at nothing are as
+/// they shall be.
+///
+/// # Errors
+/// What is named and is not there.
+pub fn chosen(
+    choice: &Choice,
+    observed: &Observed,
+    homes: &BTreeMap<&NodeName, &PoolName>,
+    labels: impl Fn(&LabelSelector, &Node) -> bool,
+    pools: &BTreeSet<&PoolName>,
+) -> Result<BTreeSet<NodeName>, ChoiceError> {
+    for name in &choice.nodes {
+        let Some(node) = observed.nodes.get(name) else {
+            let near = nearest(name.as_str(), observed.nodes.keys().map(NodeName::as_str)).map(str::to_owned);
+            return Err(ChoiceError::UnknownNode { name: name.clone(), near });
+        };
+        if let (None, Some(source)) = (homes.get(name), &node.source) {
+            return Err(ChoiceError::Homeless { name: name.clone(), source_named: Box::new(source.clone()) });
+        }
+    }
+    if let Some(name) = choice.pools.iter().find(|pool| !pools.contains(pool)) {
+        let near = nearest(name.as_str(), pools.iter().map(|pool| pool.as_str())).map(str::to_owned);
+        return Err(ChoiceError::UnknownPool { name: name.clone(), near });
+    }
+    let meant = |node: &&Node| {
+        let home = homes.get(&node.name);
+        choice.nodes.contains(&node.name)
+            || home.is_some_and(|pool| choice.all || choice.pools.contains(*pool))
+            || choice.selector.as_ref().is_some_and(|selector| labels(selector, node))
+    };
+    Ok(observed.nodes.values().filter(meant).map(|node| node.name.clone()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fixtures::{fleet, managed, node, node_name, observed, on, options, pool_name, source};
+    use crate::plan::{Options, Scope, Why, check, make, membership};
+    use nodecfg_contract::observed::Readiness;
+
+    fn cluster() -> Observed {
+        let leaving = Node { source: None, ..on(node("n3", "gone"), &source("fleet-a-old")) };
+        let mut cluster = observed([
+            on(node("n1", "a"), &source("fleet-a-new")),
+            on(node("n2", "a"), &source("fleet-a-old")),
+            leaving,
+            on(node("n4", "x"), &source("other-x-1")),
+            on(node("n5", "y"), &source("by-hand")),
+            node("n6", "a"),
+        ]);
+        for map in [
+            managed("fleet-a-new", Some("fleet"), Some("a"), None),
+            managed("fleet-a-old", Some("fleet"), Some("a"), None),
+            managed("other-x-1", Some("other"), Some("x"), None),
+        ] {
+            let key = ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() };
+            cluster.config_maps.insert(key, map);
+        }
+        cluster
+    }
+
+    fn members(desired: &Desired) -> Vec<(String, usize)> {
+        let size = |pool: &Pool| pool.named.as_ref().map_or(0, BTreeSet::len);
+        desired.pools.values().map(|pool| (pool.name.to_string(), size(pool))).collect()
+    }
+
+    fn choose(choice: &Choice, take_over: bool) -> Result<Vec<String>, ChoiceError> {
+        let cluster = cluster();
+        let desired = pools_of_nodes(&cluster, &fleet(), 1, take_over);
+        let members = membership(&desired, &cluster.nodes);
+        let homes =
+            members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (*node, *pool))).collect();
+        let labels = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
+        let pools = desired.pools.keys().collect();
+        chosen(choice, &cluster, &homes, labels, &pools)
+            .map(|nodes| nodes.into_iter().map(|node| node.to_string()).collect())
+    }
+
+    #[test]
+    fn nodes_are_in_the_pool_of_what_they_are_on() {
+        assert_eq!(members(&pools_of_nodes(&cluster(), &fleet(), 1, false)), [("a".to_owned(), 3)]);
+        let all = [("a".to_owned(), 3), ("others".to_owned(), 1), ("x".to_owned(), 1)];
+        assert_eq!(members(&pools_of_nodes(&cluster(), &fleet(), 1, true)), all);
+    }
+
+    #[test]
+    fn what_is_named_adds_up_and_must_be_there() {
+        let nodes = Choice { nodes: [node_name("n1"), node_name("n6")].into(), ..Choice::default() };
+        assert_eq!(choose(&nodes, false).unwrap(), ["n1", "n6"]);
+        let pools = Choice { pools: [pool_name("a")].into(), ..nodes.clone() };
+        assert_eq!(choose(&pools, false).unwrap(), ["n1", "n2", "n3", "n6"]);
+        assert_eq!(choose(&Choice { all: true, ..Choice::default() }, false).unwrap(), ["n1", "n2", "n3"]);
+        let labelled =
+            Choice { selector: Some(LabelSelector::of_label("nodecfg.dev/pool", "gone")), ..Choice::default() };
+        assert_eq!(choose(&labelled, false).unwrap(), ["n3"]);
+
+        let told =
+            |choice: &Choice| choose(choice, false).map_err(|error| format!("{error}; {}", error.help())).unwrap_err();
+        let unknown = Choice { nodes: [node_name("n11")].into(), ..Choice::default() };
+        assert_eq!(told(&unknown), "the cluster has no node n11; did you mean n1?");
+        let unknown = Choice { pools: [pool_name("gpu")].into(), ..Choice::default() };
+        assert!(told(&unknown).starts_with("no node is in a pool gpu; "));
+        let foreign = Choice { nodes: [node_name("n5")].into(), ..Choice::default() };
+        assert!(told(&foreign).contains("--take-over"));
+        assert_eq!(choose(&foreign, true).unwrap(), ["n5"]);
+    }
+
+    #[test]
+    fn what_is_down_and_local_already_counts() {
+        let down = |name: &str, pool: &str| Node { ready: Readiness::NotReady, ..node(name, pool) };
+        let mut cluster = cluster();
+        for node in [down("n7", "a"), down("n8", "elsewhere")] {
+            cluster.nodes.insert(node.name.clone(), node);
+        }
+        let desired = pools_of_nodes(&cluster, &fleet(), 2, false);
+        assert_eq!(members(&desired), [("a".to_owned(), 5)]);
+        assert_eq!(down_in_any_pool(&desired, &cluster), Vec::<NodeName>::new());
+        let scope = Scope::Nodes([node_name("n1"), node_name("n2")].into());
+        let options = Options { scope: scope.clone(), allow_empty: true, ..options() };
+        let plan = make(&desired, &cluster, &options).unwrap();
+        assert_eq!(check(&plan, &cluster, &scope), []);
+        let down = |left: &&crate::plan::LeftAlone| left.unavailable && ["n7", "n8"].contains(&left.node.as_str());
+        assert_eq!(plan.pools[0].left_alone.iter().filter(down).count(), 2);
+
+        // Of several pools, only a label tells.
+        let desired = pools_of_nodes(&cluster, &fleet(), 2, true);
+        assert_eq!(members(&desired), [("a".to_owned(), 4), ("others".to_owned(), 1), ("x".to_owned(), 1)]);
+        assert_eq!(down_in_any_pool(&desired, &cluster), [node_name("n8")]);
+    }
+
+    #[test]
+    fn a_reset_goes_through_the_budget_and_touches_nobody_else() {
+        let cluster = cluster();
+        let desired = pools_of_nodes(&cluster, &fleet(), 1, false);
+        let scope = Scope::Nodes([node_name("n1"), node_name("n2")].into());
+        let options = Options { scope: scope.clone(), allow_empty: true, ..options() };
+        let plan = make(&desired, &cluster, &options).unwrap();
+        assert_eq!(check(&plan, &cluster, &scope), []);
+        assert_eq!((plan.pools[0].assignments(), plan.pools[0].budget, plan.config_maps.len()), (2, 1, 0));
+        assert_eq!(plan.pools[0].left_alone.iter().map(|left| &left.why).collect::<Vec<_>>(), [&Why::OutOfScope]);
+    }
+}

@@ -1,0 +1,433 @@
+//! Planning, case by case.
+
+use super::fixtures::{
+    canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, policy, pool,
+    pool_name, refusing, rendered, source, with_config_map,
+};
+use super::{Action, Owner, Plan, Problem, Scope, WaveKind, Why, check, make, questions};
+use crate::desired::{Desired, LabelSelector, PoolTarget};
+use nodecfg_contract::observed::{ConfigMapKey, Node, NodeHalf, Observed, Orders, Pause, Readiness};
+use nodecfg_contract::{ConfigSource, error_text};
+
+fn planned(desired: &Desired, observed: &Observed) -> Plan {
+    let plan = make(desired, observed, &options()).expect("can be planned");
+    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker agrees");
+    plan
+}
+
+fn problems(desired: &Desired, observed: &Observed) -> Vec<Problem> {
+    make(desired, observed, &options()).expect_err("cannot be planned")
+}
+
+fn target(pool: &str, max_pods: u32) -> ConfigSource {
+    rendered(pool, max_pods).source(&super::fixtures::namespace())
+}
+
+/// The waves of the first pool, as kinds and node names.
+fn waves(plan: &Plan) -> Vec<(WaveKind, Vec<&str>)> {
+    plan.pools[0]
+        .waves
+        .iter()
+        .map(|wave| (wave.kind, wave.steps.iter().map(|step| step.node.as_str()).collect()))
+        .collect()
+}
+
+fn why<'a>(plan: &'a Plan, node: &str) -> &'a Why {
+    let left = plan.pools.iter().flat_map(|pool| &pool.left_alone).find(|left| left.node.as_str() == node);
+    &left.expect("is left alone").why
+}
+
+#[test]
+fn a_fresh_pool_is_assigned_with_a_precondition() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let plan = planned(&desired, &observed([node("n1", "a"), node("n2", "a")]));
+    assert_eq!(waves(&plan), [(WaveKind::Rest, vec!["n1", "n2"])]);
+    assert_eq!(plan.config_maps.len(), 1);
+    assert!(plan.config_maps[0].create);
+    let Action::Assign { patch } = &plan.pools[0].waves[0].steps[0].action else { panic!("assigned") };
+    insta::assert_json_snapshot!(patch, @r#"
+    [
+      {
+        "op": "test",
+        "path": "/metadata/uid",
+        "value": "uid-n1"
+      },
+      {
+        "op": "test",
+        "path": "/spec/configSource",
+        "value": null
+      },
+      {
+        "op": "add",
+        "path": "/spec/configSource",
+        "value": {
+          "configMap": {
+            "kubeletConfigKey": "kubelet",
+            "name": "fleet-a-2kfwsggzz9",
+            "namespace": "kube-system"
+          }
+        }
+      }
+    ]
+    "#);
+}
+
+#[test]
+fn local_means_that_the_source_is_removed() {
+    let mut local = pool("a", 64, policy(1));
+    local.target = PoolTarget::Local;
+    let mut cluster = observed([on(node("n1", "a"), &target("a", 64)), node("n2", "a")]);
+    with_config_map(&mut cluster, "a", &rendered("a", 64));
+    let plan = planned(&desired([local]), &cluster);
+    let Action::Assign { patch } = &plan.pools[0].waves[0].steps[0].action else { panic!("assigned") };
+    let json = serde_json::to_value(patch).unwrap();
+    assert_eq!(json[2], serde_json::json!({"op": "remove", "path": "/spec/configSource"}));
+    assert_eq!(json[1]["value"]["configMap"]["name"], rendered("a", 64).config_map);
+    assert!(plan.config_maps.is_empty());
+    assert_eq!(why(&plan, "n2"), &Why::Converged);
+    // The last known good still refers to it: not prunable before the node has let go.
+    assert!(plan.prunable.is_empty());
+}
+
+#[test]
+fn what_is_broken_goes_first_then_canaries_then_the_rest() {
+    let mut policy = policy(2);
+    policy.canary = canary(1, 600);
+    let mut down = node("n3", "a");
+    down.ready = Readiness::Unknown;
+    let mut cluster = observed([
+        node("n1", "a"),
+        node("n2", "a"),
+        down,
+        refusing(node("n4", "a"), &target("a", 1), error_text::VALIDATE),
+    ]);
+    with_config_map(&mut cluster, "a", &rendered("a", 1));
+    let plan = planned(&desired([pool("a", 64, policy)]), &cluster);
+    assert_eq!(
+        waves(&plan),
+        [
+            (WaveKind::Unavailable, vec!["n3", "n4"]),
+            (WaveKind::Canary { soak_seconds: 600 }, vec!["n1"]),
+            (WaveKind::Rest, vec!["n2"]),
+        ]
+    );
+}
+
+#[test]
+fn an_interrupted_rollout_goes_on_from_what_the_cluster_shows() {
+    let mut policy = policy(1);
+    policy.canary = canary(2, 600);
+    let on_target = |name| on(node(name, "a"), &target("a", 64));
+    let in_flight = |name| Node { source: Some(target("a", 64)), ..node(name, "a") };
+    let at = |nodes: Vec<Node>| planned(&desired([pool("a", 64, policy.clone())]), &observed(nodes));
+
+    let canary = WaveKind::Canary { soak_seconds: 600 };
+    // One canary converged, the other in flight: both are watched, and soak anew.
+    let plan = at(vec![on_target("n1"), in_flight("n2"), node("n3", "a")]);
+    assert_eq!(waves(&plan), [(canary, vec!["n1", "n2"]), (WaveKind::Rest, vec!["n3"])]);
+    // Both converged: nothing says for how long, so they soak anew, and are watched while they do.
+    let plan = at(vec![on_target("n1"), on_target("n2"), node("n3", "a")]);
+    assert_eq!(waves(&plan), [(canary, vec!["n1", "n2"]), (WaveKind::Rest, vec!["n3"])]);
+    // A node in flight proves nothing: it may have been broken, and free to start.
+    let plan = at(vec![on_target("n1"), on_target("n2"), in_flight("n3"), node("n4", "a")]);
+    assert_eq!(
+        waves(&plan),
+        [(WaveKind::Unavailable, vec!["n3"]), (canary, vec!["n1", "n2"]), (WaveKind::Rest, vec!["n4"])]
+    );
+    // More have converged than there are canaries: the soak was over.
+    let plan = at(vec![on_target("n1"), on_target("n2"), on_target("n3"), node("n4", "a")]);
+    assert_eq!(waves(&plan), [(WaveKind::Rest, vec!["n4"])]);
+    // Everything in flight: nobody is left to protect, nothing to soak for.
+    let plan = at(vec![on_target("n1"), in_flight("n2")]);
+    assert_eq!(waves(&plan), [(WaveKind::Canary { soak_seconds: 0 }, vec!["n1", "n2"])]);
+}
+
+#[test]
+fn a_foreign_config_map_is_a_conflict_until_take_over() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let cluster = observed([on(node("n1", "a"), &source("theirs"))]);
+    let plan = planned(&desired, &cluster);
+    assert_eq!(why(&plan, "n1"), &Why::Conflict { source: source("theirs"), owner: Owner::Unknown });
+    assert!(!plan.has_changes());
+
+    let options = super::Options { take_over: true, ..options() };
+    let plan = make(&desired, &cluster, &options).unwrap();
+    assert_eq!(plan.pools[0].assignments(), 1);
+}
+
+#[test]
+fn another_fleets_node_is_a_conflict_even_with_equal_content() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let theirs = source("other-a-xx");
+    let mut cluster = observed([on(node("n1", "a"), &theirs)]);
+    let hash = rendered("a", 64).hash.to_string();
+    cluster
+        .config_maps
+        .insert(ConfigMapKey::of(&theirs).unwrap(), managed("other-a-xx", Some("other"), Some("a"), Some(&hash)));
+    cluster.contents.extend([fetched(&theirs, &rendered("a", 64).canonical, true)]);
+    let plan = planned(&desired, &cluster);
+    assert!(
+        matches!(why(&plan, "n1"), Why::Conflict { owner: Owner::Fleet { fleet }, .. } if fleet.as_str() == "other")
+    );
+}
+
+#[test]
+fn equal_content_under_another_name_is_adopted_without_a_restart() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    // As an older version of nodecfg may have named it: other hash, other formatting, same content.
+    let old = source("fleet-a-0123456789");
+    let text =
+        "# by an older version\nmaxPods: 64\nkind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n";
+    let mut cluster = observed([on(node("n1", "a"), &old)]);
+    cluster
+        .config_maps
+        .insert(ConfigMapKey::of(&old).unwrap(), managed("fleet-a-0123456789", Some("fleet"), Some("a"), Some("v0:x")));
+    cluster.contents.extend([fetched(&old, text, true)]);
+    let plan = planned(&desired, &cluster);
+    assert_eq!(why(&plan, "n1"), &Why::Adopted { source: old.clone() });
+    assert!(!plan.has_changes());
+
+    // A node that does not prove that it runs it is not taken at its word.
+    cluster.nodes.get_mut(&node_name("n1")).unwrap().status.active = None;
+    assert_eq!(planned(&desired, &cluster).pools[0].assignments(), 1);
+}
+
+#[test]
+fn our_own_config_map_made_again_by_hand_is_ours() {
+    let old = rendered("a", 110);
+    let source = old.source(&super::fixtures::namespace());
+    let mut cluster = observed([on(node("n1", "a"), &source)]);
+    // It has the name that only nodecfg gives to this content, and none of its labels.
+    cluster.contents.extend([fetched(&source, &old.canonical, true)]);
+    let desired = desired([pool("a", 64, policy(1))]);
+    assert_eq!(planned(&desired, &cluster).pools[0].assignments(), 1);
+    // Other content under such a name is anybody's.
+    cluster.contents.extend([fetched(&source, &rendered("a", 5).canonical, true)]);
+    assert!(matches!(why(&planned(&desired, &cluster), "n1"), Why::Conflict { .. }));
+}
+
+#[test]
+fn kubelets_that_cannot_do_it_are_reported_and_left_alone() {
+    let at = |version: &str| {
+        let node = of_version(node("n1", "a"), version);
+        planned(&desired([pool("a", 64, policy(1))]), &observed([node]))
+    };
+    for version in ["v1.10.13", "v1.24.0", "v1.36.2"] {
+        assert!(matches!(why(&at(version), "n1"), Why::Unsupported { .. }), "{version}");
+    }
+    for version in ["v1.11.0", "v1.23.17-eks-1"] {
+        assert_eq!(at(version).pools[0].assignments(), 1, "{version}");
+    }
+}
+
+#[test]
+fn kubelets_without_the_feature_are_reported_and_left_alone() {
+    // As a kubelet without --dynamic-config-dir leaves its Node: no status.config at all.
+    let without = Node { half: NodeHalf::KubeletSilent, ..node("n1", "a") };
+    let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([without.clone(), node("n2", "a")]));
+    assert_eq!(why(&plan, "n1"), &Why::NoDynamicConfig);
+    assert_eq!(plan.counts().blocked, 1);
+    for (half, expected) in [(NodeHalf::AgentSilent, Why::AgentSilent), (NodeHalf::Outlived, Why::Outlived)] {
+        let silent = Node { half, ..without.clone() };
+        let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([silent, node("n2", "a")]));
+        assert_eq!((why(&plan, "n1"), plan.counts().blocked), (&expected, 1));
+    }
+    // Pointing at something that nobody follows is no transition: it takes nothing of the budget.
+    let pointing = Node { source: Some(source("x")), ..without };
+    let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([pointing, node("n2", "a")]));
+    assert!(!plan.pools[0].left_alone[0].unavailable);
+}
+
+#[test]
+fn a_pool_that_somebody_paused_changes_nothing_unless_the_plan_is_asked_for_despite_it() {
+    let order = Pause { by: "ada".to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+    let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+    let mut observed = observed([node("n1", "a"), node("n2", "b")]);
+    observed.orders.pauses.insert(pool_name("a"), order.clone());
+    let plan = planned(&desired, &observed);
+    assert_eq!(why(&plan, "n1"), &Why::Paused { order: Some(order.clone()) });
+    let held: Vec<_> = plan.pools.iter().map(|pool| (pool.is_held(), pool.assignments())).collect();
+    assert_eq!(held, [(true, 0), (false, 1)]);
+    assert_eq!(plan.pools[0].paused, Some(order.clone()));
+    assert_eq!(why(&plan, "n1").to_string(), "the pool is paused: by ada since 1970-01-01T00:00:00Z, disks");
+
+    let despite = super::Options { despite_pause: [pool_name("a")].into(), ..options() };
+    let plan = make(&desired, &observed, &despite).unwrap();
+    assert_eq!(check(&plan, &observed, &Scope::Everything), []);
+    assert_eq!((plan.pools[0].assignments(), plan.pools[0].despite_pause), (1, true));
+
+    // Whoever makes plans must not forget the order.
+    let unaware = Observed { orders: Orders::default(), ..observed.clone() };
+    let careless = make(&desired, &unaware, &options()).unwrap();
+    let violations: Vec<String> =
+        check(&careless, &observed, &Scope::Everything).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        violations,
+        ["pool a: what is ordered of it is misstated", "pool a: is paused by order and changes nodes"]
+    );
+}
+
+#[test]
+fn a_paused_pool_changes_nothing_and_says_so() {
+    let mut paused = policy(1);
+    paused.paused = true;
+    let plan = planned(&desired([pool("a", 64, paused)]), &observed([node("n1", "a")]));
+    assert_eq!(why(&plan, "n1"), &Why::Paused { order: None });
+    assert!(!plan.has_changes());
+}
+
+#[test]
+fn the_higher_priority_wins_and_equal_priority_is_a_problem() {
+    let mut special = pool("special", 32, policy(1));
+    special.selector = LabelSelector::of_label("nodecfg.dev/pool", "a");
+    special.priority = 10;
+    let plan = planned(&desired([pool("a", 64, policy(1)), special.clone()]), &observed([node("n1", "a")]));
+    assert_eq!(
+        plan.pools.iter().map(|pool| (pool.name.as_str(), pool.nodes)).collect::<Vec<_>>(),
+        [("a", 0), ("special", 1)]
+    );
+
+    special.priority = 0;
+    let problems =
+        problems(&desired([pool("a", 64, policy(1)), special]), &observed([node("n1", "a"), node("n2", "a")]));
+    assert_eq!(problems[0].to_string(), "pools a and special have equal priority and both select node n1 and 1 other");
+}
+
+#[test]
+fn a_bad_checkout_never_lets_go_of_nodes() {
+    let cluster = observed([node("n1", "a")]);
+    assert_eq!(problems(&desired([]), &cluster), [Problem::NoPools]);
+    assert_eq!(
+        problems(&desired([pool("b", 64, policy(1))]), &cluster),
+        [Problem::NothingSelected { nodes: 1, pools: 1 }]
+    );
+
+    // A pool that selects nothing is fine, unless nodes that were in it are in none now.
+    let mut cluster = observed([node("n1", "a"), on(node("n2", "renamed"), &target("b", 64))]);
+    let both = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+    assert_eq!(planned(&both, &cluster).unpooled.len(), 1);
+    with_config_map(&mut cluster, "b", &rendered("b", 64));
+    assert_eq!(
+        problems(&both, &cluster),
+        [Problem::PoolLostItsNodes { pool: pool_name("b"), nodes: 1, example: node_name("n2") }]
+    );
+    let allowed = super::Options { allow_empty: true, ..options() };
+    let plan = make(&both, &cluster, &allowed).unwrap();
+    assert_eq!(plan.unpooled[0].still_on.as_deref(), Some("b"));
+    assert!(make(&desired([]), &cluster, &allowed).is_ok_and(|plan| !plan.has_changes()));
+}
+
+#[test]
+fn a_config_map_must_be_what_its_name_says() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let cluster = |text: &str, immutable| {
+        let mut cluster = observed([node("n1", "a")]);
+        cluster.contents.extend([fetched(&target("a", 64), text, immutable)]);
+        cluster
+    };
+    let right = rendered("a", 64).canonical;
+    assert!(!planned(&desired, &cluster(&right, true)).config_maps[0].create);
+    assert!(matches!(problems(&desired, &cluster(&right, false))[0], Problem::NotImmutable { .. }));
+    assert!(matches!(
+        problems(&desired, &cluster("maxPods: 1\n", true))[0],
+        Problem::ContentDiffers { found: Some(_), .. }
+    ));
+    assert!(matches!(problems(&desired, &cluster("{", true))[0], Problem::ContentDiffers { found: None, .. }));
+}
+
+#[test]
+fn a_config_map_that_nodes_point_at_is_not_made_again_behind_their_back() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let mut cluster = observed([on(node("n1", "a"), &target("a", 64)), node("n2", "a")]);
+    cluster.contents.insert(ConfigMapKey::of(&target("a", 64)).unwrap(), None);
+    let problems = problems(&desired, &cluster);
+    assert!(matches!(&problems[0], Problem::TargetGone { nodes: 1, example, .. } if example.as_str() == "n1"));
+    // Nobody points at it: it is just one to create.
+    cluster.nodes.remove(&node_name("n1"));
+    assert!(planned(&desired, &cluster).config_maps[0].create);
+}
+
+#[test]
+fn nodes_that_serve_are_exposed_however_their_status_complains() {
+    let mut policy = policy(1);
+    policy.canary = canary(1, 600);
+    let old = target("a", 110);
+    // The ConfigMap in use was deleted: every kubelet says so, and goes on.
+    let orphaned = |name| {
+        let mut node = on(node(name, "a"), &old);
+        node.status.error = Some(format!("{}{}", error_text::SYNC_PREFIX, error_text::DOWNLOAD));
+        node
+    };
+    // Assigned to something else a moment ago, and on its way.
+    let moving = Node { source: Some(target("a", 90)), ..on(node("n3", "a"), &old) };
+    let mut cluster = observed([orphaned("n1"), orphaned("n2"), moving]);
+    for max_pods in [90, 110] {
+        with_config_map(&mut cluster, "a", &rendered("a", max_pods));
+    }
+    let plan = planned(&desired([pool("a", 64, policy)]), &cluster);
+    assert_eq!(
+        waves(&plan),
+        [(WaveKind::Canary { soak_seconds: 600 }, vec!["n1"]), (WaveKind::Rest, vec!["n2", "n3"])]
+    );
+    let available: Vec<bool> = plan.pools[0].steps().map(|step| step.available).collect();
+    assert_eq!(available, [true, true, false]);
+}
+
+#[test]
+fn only_what_a_decision_needs_is_read_in_full() {
+    let both = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+    let mut settled = observed([on(node("n1", "a"), &target("a", 64)), on(node("n2", "b"), &target("b", 64))]);
+    for pool in ["a", "b"] {
+        with_config_map(&mut settled, pool, &rendered(pool, 64));
+    }
+    assert!(questions(&both, &settled, &super::fixtures::namespace()).is_empty(), "nothing to do, nothing to ask");
+    let asked = |change: &dyn Fn(&mut Observed)| {
+        let mut cluster = settled.clone();
+        change(&mut cluster);
+        questions(&both, &cluster, &super::fixtures::namespace()).len()
+    };
+    let key = ConfigMapKey::of(&target("a", 64)).unwrap();
+    assert_eq!(asked(&|cluster| drop(cluster.config_maps.remove(&key))), 1, "it is missing");
+    assert_eq!(asked(&|cluster| cluster.config_maps.get_mut(&key).unwrap().uid = "another".to_owned()), 1, "made anew");
+    assert_eq!(asked(&|cluster| cluster.config_maps.get_mut(&key).unwrap().content_hash = None), 1, "not marked");
+
+    let mut moving = observed([on(node("n1", "a"), &source("theirs")), on(node("n2", "b"), &target("b", 64))]);
+    with_config_map(&mut moving, "b", &rendered("b", 64));
+    let asked = questions(&both, &moving, &super::fixtures::namespace());
+    let expected = [ConfigMapKey::of(&source("theirs")).unwrap(), ConfigMapKey::of(&target("a", 64)).unwrap()];
+    assert_eq!(asked.into_iter().collect::<Vec<_>>(), {
+        let mut e = expected.to_vec();
+        e.sort();
+        e
+    });
+}
+
+#[test]
+fn unused_config_maps_of_this_fleet_are_prunable() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let mut cluster = observed([on(node("n1", "a"), &target("a", 64))]);
+    for (name, owner) in
+        [("fleet-a-old", "fleet"), ("other-a-old", "other"), (rendered("a", 64).config_map.as_str(), "fleet")]
+    {
+        cluster
+            .config_maps
+            .insert(ConfigMapKey::of(&source(name)).unwrap(), managed(name, Some(owner), Some("a"), None));
+    }
+    assert_eq!(planned(&desired, &cluster).prunable, ["fleet-a-old"]);
+    assert_eq!(fleet().as_str(), "fleet");
+}
+
+#[test]
+fn changes_are_listed_per_configuration_that_nodes_leave() {
+    let desired = desired([pool("a", 64, policy(9))]);
+    let mut cluster =
+        observed([node("n1", "a"), on(node("n2", "a"), &target("a", 110)), on(node("n3", "a"), &target("a", 110))]);
+    with_config_map(&mut cluster, "a", &rendered("a", 110));
+    cluster.contents.extend([fetched(&target("a", 110), &rendered("a", 110).canonical, true)]);
+    let plan = planned(&desired, &cluster);
+    let sets = &plan.pools[0].changes;
+    assert_eq!(sets.iter().map(|set| (set.from.is_some(), set.nodes)).collect::<Vec<_>>(), [(false, 1), (true, 2)]);
+    let field = &sets[1].fields[0].change;
+    assert_eq!((field.path.as_str(), field.old.as_deref(), field.new.as_deref()), ("maxPods", Some("110"), Some("64")));
+    assert_eq!(field.place.as_ref().map(ToString::to_string).as_deref(), Some("pools/a/kubelet.yaml:3:10"));
+}

@@ -1,0 +1,139 @@
+//! The rollout's state machine: told what happens and when, it says what to do next.
+//!
+//! Pools are rolled out side by side, each within its own budget. The machine does no IO and reads no clock, so that every
+//! order of events can be tried in a test.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::Outcome;
+use super::pool::PoolRun;
+pub use super::signals::{Command, Input, Mode};
+use super::signals::{Context, Timers};
+use crate::plan::Plan;
+use nodecfg_contract::names::{NodeName, PoolName};
+
+/// A rollout in progress.
+#[derive(Debug)]
+pub struct Machine {
+    pools: BTreeMap<PoolName, PoolRun>,
+    pool_of: BTreeMap<NodeName, PoolName>,
+    timers: Timers,
+}
+
+impl Machine {
+    /// Makes the machine for a plan.
+    #[must_use]
+    pub fn new(plan: &Plan, mode: Mode) -> Self {
+        let pools: BTreeMap<PoolName, PoolRun> =
+            plan.pools.iter().map(|pool| (pool.name.clone(), PoolRun::new(pool, mode))).collect();
+        let pool_of = pools
+            .iter()
+            .flat_map(|(name, pool)| pool.node_names().map(move |node| (node.clone(), name.clone())))
+            .collect();
+        Self { pools, pool_of, timers: Timers::default() }
+    }
+
+    /// Takes what happened, answers with what to do.
+    pub fn step(&mut self, input: Input, now: Timestamp) -> Vec<Command> {
+        let mut commands = Vec::new();
+        match input {
+            Input::Start => self.each(now, &mut commands, PoolRun::start),
+            Input::Stop(reason) => self.each(now, &mut commands, |pool, context| pool.stop(&reason, context)),
+            Input::StopPool(name, reason) => {
+                if let Some(pool) = self.pools.get_mut(&name) {
+                    pool.stop(&reason, &mut Context { now, commands: &mut commands, timers: &mut self.timers });
+                }
+            }
+            Input::TakeBack(reason) => self.each(now, &mut commands, |pool, context| pool.take_back(&reason, context)),
+            Input::Tick => self.tick(now, &mut commands),
+            Input::Observed(node) => {
+                self.on(&node.name, now, &mut commands, |pool, index, context| pool.observed(index, &node, context));
+            }
+            Input::Moved(node) => {
+                self.on(&node.name, now, &mut commands, |pool, index, context| pool.moved(index, &node, context));
+            }
+            Input::Gone(node) => {
+                self.on(&node, now, &mut commands, PoolRun::gone);
+            }
+            Input::Assigned(node) => self.on(&node, now, &mut commands, PoolRun::assigned),
+            Input::Withdrawn(node) => self.on(&node, now, &mut commands, |pool, index, _| pool.withdrawn(index)),
+            Input::Changed(node, None) => self.on(&node, now, &mut commands, PoolRun::gone),
+            Input::Changed(node, Some(anew)) => {
+                let (current, decision) = *anew;
+                self.on(&node, now, &mut commands, |pool, index, context| {
+                    pool.changed(index, &current, decision, context);
+                });
+            }
+            Input::Refused(node, error) => {
+                self.on(&node, now, &mut commands, |pool, index, context| pool.refused(index, error, context));
+            }
+            Input::RolledBack(node, result) => {
+                self.on(&node, now, &mut commands, |pool, index, context| pool.rolled_back(index, result, context));
+            }
+        }
+        commands
+    }
+
+    fn each(
+        &mut self,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        mut act: impl FnMut(&mut PoolRun, &mut Context<'_>),
+    ) {
+        for pool in self.pools.values_mut() {
+            act(pool, &mut Context { now, commands, timers: &mut self.timers });
+        }
+    }
+
+    fn on(
+        &mut self,
+        node: &NodeName,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        act: impl FnOnce(&mut PoolRun, usize, &mut Context<'_>),
+    ) {
+        // Nodes of no pool, and nodes that joined after the plan was made, are no business of this rollout.
+        let Some(pool) = self.pool_of.get(node).and_then(|pool| self.pools.get_mut(pool)) else { return };
+        let Some(index) = pool.index_of(node) else { return };
+        act(pool, index, &mut Context { now, commands, timers: &mut self.timers });
+    }
+
+    fn tick(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
+        while let Some((name, node)) = self.timers.due(now) {
+            if let Some(pool) = self.pools.get_mut(&name) {
+                pool.woken(node, &mut Context { now, commands, timers: &mut self.timers });
+            }
+        }
+    }
+
+    /// Every node of every pool, left alone or not.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.pool_of.keys()
+    }
+
+    /// When [`Input::Tick`] is next needed.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Timestamp> {
+        self.timers.next()
+    }
+
+    /// Whether nothing more will be done.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.pools.values().all(PoolRun::is_finished)
+    }
+
+    /// How it ended, or stands.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        Outcome { pools: self.pools.iter().map(|(name, pool)| (name.clone(), pool.outcome())).collect() }
+    }
+
+    /// How many nodes of a pool are unavailable, and how many may be; for tests of the invariant and for reports.
+    #[must_use]
+    pub fn budget_of(&self, pool: &PoolName) -> Option<(usize, usize)> {
+        self.pools.get(pool).map(PoolRun::budget)
+    }
+}

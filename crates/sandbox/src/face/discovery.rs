@@ -1,0 +1,274 @@
+//! Discovery: which groups, versions and resources there are, one document a group version and, from 1.26 on, all in
+//! one (`apidiscovery.k8s.io`). Lists exactly what `served` has.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::served::{self, Resource, SUBRESOURCE};
+use crate::api::{Character, FaceAnswer};
+
+/// The discovery document at `path`, as `accept` asks for it; `None` where there is none.
+#[must_use]
+pub fn document(character: Character, path: &str, accept: &str, crds: &[Value]) -> Option<FaceAnswer> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if !matches!(parts.first(), Some(&("api" | "apis"))) {
+        return None;
+    }
+    let resources = served::all(character, crds);
+    let aggregated = match character {
+        Character::V1_21 => None,
+        Character::V1_36 => aggregated_version(accept),
+    };
+    match (parts.as_slice(), aggregated) {
+        (["api"], None) => Some(plain(&json!({
+            "kind": "APIVersions",
+            "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}],
+        }))),
+        (["apis"], None) => {
+            let groups: Vec<Value> = groups(&resources).into_iter().map(|group| api_group(group, &resources)).collect();
+            Some(plain(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})))
+        }
+        (["api"], Some(version)) => Some(group_list(version, &[""], &resources)),
+        (["apis"], Some(version)) => Some(group_list(version, &groups(&resources), &resources)),
+        (["api", version], _) => resource_list("", version, &resources),
+        (["apis", group], _) if groups(&resources).contains(group) => {
+            let mut answer = json!({"kind": "APIGroup", "apiVersion": "v1"});
+            if let (Some(answer), Value::Object(fields)) = (answer.as_object_mut(), api_group(group, &resources)) {
+                answer.extend(fields);
+            }
+            Some(plain(&answer))
+        }
+        (["apis", group, version], _) if !group.is_empty() => resource_list(group, version, &resources),
+        _ => None,
+    }
+}
+
+fn plain(document: &Value) -> FaceAnswer {
+    FaceAnswer { content_type: "application/json".to_owned(), body: Bytes::from(document.to_string()) }
+}
+
+/// The version of aggregated discovery that a client prefers, when it takes any. Clients list what they take in the
+/// order of preference.
+fn aggregated_version(accept: &str) -> Option<&'static str> {
+    accept.split(',').find_map(|range| {
+        let mut parameters = range.split(';').map(str::trim);
+        if !matches!(parameters.next(), Some("application/json")) {
+            return None;
+        }
+        let (mut group, mut kind, mut version) = (false, false, None);
+        for parameter in parameters {
+            match parameter {
+                "g=apidiscovery.k8s.io" => group = true,
+                "as=APIGroupDiscoveryList" => kind = true,
+                "v=v2" => version = Some("v2"),
+                "v=v2beta1" => version = Some("v2beta1"),
+                _ => {}
+            }
+        }
+        version.filter(|_| group && kind)
+    })
+}
+
+/// The named groups, in order.
+fn groups(resources: &[Resource]) -> Vec<&str> {
+    let mut groups: Vec<&str> =
+        resources.iter().map(|resource| &*resource.group).filter(|name| !name.is_empty()).collect();
+    groups.dedup();
+    groups
+}
+
+/// The versions of a group, the preferred one first.
+fn versions<'a>(group: &str, resources: &'a [Resource]) -> Vec<&'a str> {
+    let mut versions: Vec<&str> =
+        resources.iter().filter(|resource| resource.group == group).map(|resource| &*resource.version).collect();
+    versions.dedup();
+    versions
+}
+
+fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+fn api_group(group: &str, resources: &[Resource]) -> Value {
+    let versions: Vec<Value> = versions(group, resources)
+        .into_iter()
+        .map(|version| json!({"groupVersion": group_version(group, version), "version": version}))
+        .collect();
+    json!({"name": group, "preferredVersion": versions.first(), "versions": versions})
+}
+
+fn resource_list(group: &str, version: &str, resources: &[Resource]) -> Option<FaceAnswer> {
+    let here: Vec<Value> = resources
+        .iter()
+        .filter(|resource| resource.group == group && resource.version == version)
+        .flat_map(|resource| {
+            std::iter::once(api_resource(resource))
+                .chain(resource.subresources.iter().map(|name| subresource(resource, name)))
+        })
+        .collect();
+    if here.is_empty() {
+        return None;
+    }
+    // Core's list has no apiVersion in the recordings; those of groups have.
+    let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version(group, version), "resources": here});
+    if let (false, Some(list)) = (group.is_empty(), list.as_object_mut()) {
+        list.insert("apiVersion".to_owned(), "v1".into());
+    }
+    Some(plain(&list))
+}
+
+fn api_resource(resource: &Resource) -> Value {
+    let mut entry = Map::new();
+    entry.insert("name".to_owned(), json!(resource.plural));
+    entry.insert("singularName".to_owned(), json!(resource.singular));
+    entry.insert("namespaced".to_owned(), json!(resource.namespaced));
+    entry.insert("kind".to_owned(), json!(resource.kind));
+    entry.insert("verbs".to_owned(), json!(resource.verbs));
+    if !resource.short_names.is_empty() {
+        entry.insert("shortNames".to_owned(), json!(resource.short_names));
+    }
+    if !resource.categories.is_empty() {
+        entry.insert("categories".to_owned(), json!(resource.categories));
+    }
+    if let Some(hash) = resource.hash {
+        entry.insert("storageVersionHash".to_owned(), json!(hash));
+    }
+    Value::Object(entry)
+}
+
+fn subresource(resource: &Resource, name: &str) -> Value {
+    json!({
+        "name": format!("{}/{name}", resource.plural),
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": if name == "scale" { "Scale" } else { &resource.kind },
+        "verbs": SUBRESOURCE,
+    })
+}
+
+fn group_list(version: &str, groups: &[&str], resources: &[Resource]) -> FaceAnswer {
+    let items: Vec<Value> = groups.iter().map(|group| group_discovery(group, resources)).collect();
+    let list = json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+        "metadata": {},
+        "items": items,
+    });
+    FaceAnswer {
+        content_type: format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"),
+        body: Bytes::from(list.to_string()),
+    }
+}
+
+fn group_discovery(group: &str, resources: &[Resource]) -> Value {
+    let versions: Vec<Value> = versions(group, resources)
+        .into_iter()
+        .map(|version| {
+            let here: Vec<Value> = resources
+                .iter()
+                .filter(|resource| resource.group == group && resource.version == version)
+                .map(resource_discovery)
+                .collect();
+            json!({"version": version, "resources": here, "freshness": "Current"})
+        })
+        .collect();
+    let metadata = if group.is_empty() {
+        json!({"creationTimestamp": null})
+    } else {
+        json!({"name": group, "creationTimestamp": null})
+    };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn resource_discovery(resource: &Resource) -> Value {
+    let kind = json!({"group": resource.group, "version": resource.version, "kind": resource.kind});
+    let mut entry = json!({
+        "resource": resource.plural,
+        "responseKind": kind,
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": resource.verbs,
+    });
+    if let Some(entry) = entry.as_object_mut() {
+        for (key, names) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
+            if !names.is_empty() {
+                entry.insert(key.to_owned(), json!(names));
+            }
+        }
+        let below: Vec<Value> = resource
+            .subresources
+            .iter()
+            .map(|name| {
+                let scale = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
+                let kind = if *name == "scale" { &scale } else { &kind };
+                json!({"subresource": name, "responseKind": kind, "verbs": SUBRESOURCE})
+            })
+            .collect();
+        if !below.is_empty() {
+            entry.insert("subresources".to_owned(), json!(below));
+        }
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::served::tests::definition;
+    use super::*;
+
+    fn read(character: Character, path: &str, accept: &str) -> Value {
+        let answer = document(character, path, accept, &[definition()]).expect(path);
+        serde_json::from_slice(&answer.body).expect("is JSON")
+    }
+
+    #[test]
+    fn aggregated_discovery_is_negotiated() {
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+        let older = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+        assert_eq!(read(Character::V1_36, "/apis", accept)["apiVersion"], "apidiscovery.k8s.io/v2");
+        assert_eq!(read(Character::V1_36, "/apis", older)["apiVersion"], "apidiscovery.k8s.io/v2beta1");
+        assert_eq!(read(Character::V1_36, "/apis", "application/json")["kind"], "APIGroupList");
+        assert_eq!(read(Character::V1_21, "/apis", accept)["kind"], "APIGroupList");
+        let core = read(Character::V1_36, "/api", accept);
+        assert_eq!(core["items"][0]["versions"][0]["resources"][3]["subresources"][0]["subresource"], "status");
+        assert_eq!(read(Character::V1_36, "/api", "*/*")["versions"], json!(["v1"]));
+    }
+
+    #[test]
+    fn every_listed_group_version_has_a_document_that_says_the_same() {
+        for character in [Character::V1_21, Character::V1_36] {
+            for group in read(character, "/apis", "")["groups"].as_array().expect("is a list") {
+                let path = format!("/apis/{}", group["name"].as_str().expect("is text"));
+                let document = read(character, &path, "");
+                assert_eq!((&document["kind"], &document["versions"]), (&"APIGroup".into(), &group["versions"]));
+                assert_eq!(group["preferredVersion"], group["versions"][0]);
+                for version in group["versions"].as_array().expect("is a list") {
+                    let path = format!("/apis/{}", version["groupVersion"].as_str().expect("is text"));
+                    assert_eq!(read(character, &path, "")["groupVersion"], version["groupVersion"]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_served_has_no_document() {
+        for path in
+            ["/apis/policy", "/apis/policy/v1", "/api/v2", "/apis/example.dev/v0", "/api/v1/nodes", "/version", "/"]
+        {
+            assert!(document(Character::V1_36, path, "", &[definition()]).is_none(), "{path}");
+        }
+        assert!(document(Character::V1_36, "/apis/example.dev/v1", "", &[]).is_none());
+    }
+
+    #[test]
+    fn custom_resources_come_with_names_and_subresources() {
+        let list = read(Character::V1_21, "/apis/example.dev/v1", "");
+        assert_eq!(list["resources"][0]["shortNames"], json!(["wg"]));
+        assert_eq!(
+            (&list["resources"][0]["singularName"], &list["resources"][1]["name"]),
+            (&"widget".into(), &"widgets/status".into())
+        );
+    }
+}

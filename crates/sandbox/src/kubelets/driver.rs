@@ -1,0 +1,324 @@
+//! Drives simulated kubelets against an API server: one watch of Nodes and one of ConfigMaps for all of them, one queue of
+//! timers, and a bounded number of requests at a time.
+//!
+//! There is one kubelet for every Node that the watch shows, whoever created it. The driver creates nothing but Events and
+//! changes nothing but `status.config` and the Ready condition; what to write is up to [`SimKubelet`].
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::config_maps::{Asked, ConfigMaps};
+use super::fault::Fault;
+use super::machine::{Seen, SimKubelet, supports_dynamic_config};
+use super::running::Options;
+use super::sending::{Done, Effect, load, send};
+use super::signals::{Input, Moment, Output, Wanted};
+use super::watch::Change;
+use super::wire::{ConfigMapMeta, Node};
+use kubelet_config::Minor;
+use kubelet_config::minor::{NEWEST, OLDEST};
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::{ConfigMapSource, ConfigSource};
+
+/// What its user asks of a driver.
+pub(super) enum Command {
+    /// Change the fault of a node, and say whether there is one.
+    Inject(NodeName, Option<Fault>, oneshot::Sender<bool>),
+    /// Finish what is under way, and end.
+    Stop,
+}
+
+/// One kubelet and what is waiting to be sent for it.
+struct Slot {
+    name: NodeName,
+    /// The version whose rules hold for what it loads.
+    minor: Minor,
+    kubelet: SimKubelet,
+    wake: Option<Moment>,
+    waiting: Vec<Effect>,
+    /// Whether requests of its are queued or under way. They are sent one after another, so that a later status never
+    /// arrives before an earlier one.
+    busy: bool,
+}
+
+/// All kubelets, and what they share.
+pub(super) struct Driver {
+    client: Client,
+    options: Options,
+    began: Instant,
+    /// Numbers are never used again, so that a late answer cannot reach another kubelet.
+    slots: Vec<Option<Box<Slot>>>,
+    by_name: HashMap<NodeName, usize>,
+    timers: BinaryHeap<Reverse<(Moment, usize)>>,
+    config_maps: ConfigMaps,
+    /// Sources of specs, shared by the kubelets that have them.
+    sources: HashSet<Arc<ConfigMapSource>>,
+    queue: VecDeque<usize>,
+    sending: usize,
+    tasks: JoinSet<Done>,
+}
+
+impl Driver {
+    pub(super) fn new(client: Client, options: Options) -> Self {
+        Self {
+            client,
+            options,
+            began: nodecfg_clock::instant(),
+            slots: Vec::new(),
+            by_name: HashMap::new(),
+            timers: BinaryHeap::new(),
+            config_maps: ConfigMaps::default(),
+            sources: HashSet::new(),
+            queue: VecDeque::new(),
+            sending: 0,
+            tasks: JoinSet::new(),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment(self.began.elapsed().mul_f64(self.options.speed))
+    }
+
+    /// Runs until told to stop.
+    pub(super) async fn run(
+        mut self,
+        mut nodes: mpsc::Receiver<Change<Node>>,
+        mut config_maps: mpsc::Receiver<Change<ConfigMapMeta>>,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) {
+        loop {
+            self.dispatch();
+            let timer = self.timers.peek().map(|Reverse((at, _))| self.began + at.0.div_f64(self.options.speed));
+            tokio::select! {
+                Some(change) = nodes.recv() => self.node_changed(change),
+                Some(change) = config_maps.recv() => self.config_map_changed(change),
+                Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => self.task_done(done),
+                () = sleep_until(timer), if timer.is_some() => self.wake_kubelets(),
+                command = commands.recv() => match command {
+                    Some(Command::Inject(node, fault, reply)) => {
+                        let slot = self.by_name.get(&node).copied();
+                        if let Some(slot) = slot {
+                            self.step(slot, Input::Fault(fault));
+                        }
+                        // Whoever asked may have stopped waiting.
+                        let _ = reply.send(slot.is_some());
+                    }
+                    Some(Command::Stop) | None => break,
+                },
+            }
+        }
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// Takes note of all Nodes there are.
+    pub(super) fn nodes_listed(&mut self, all: Vec<Node>) {
+        let names: HashSet<&str> = all.iter().map(|node| node.metadata.name.as_str()).collect();
+        let gone: Vec<NodeName> = self.by_name.keys().filter(|name| !names.contains(name.as_str())).cloned().collect();
+        for name in gone {
+            self.remove(&name);
+        }
+        for node in all {
+            self.node_seen(node);
+        }
+    }
+
+    fn node_changed(&mut self, change: Change<Node>) {
+        match change {
+            Change::All(all) => self.nodes_listed(all),
+            Change::Set(node) => self.node_seen(node),
+            Change::Gone(node) => {
+                if let Ok(name) = NodeName::new(node.metadata.name) {
+                    self.remove(&name);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &NodeName) {
+        if let Some(slot) = self.by_name.remove(name).and_then(|number| self.slots.get_mut(number)) {
+            *slot = None;
+        }
+    }
+
+    fn node_seen(&mut self, node: Node) {
+        let Ok(name) = NodeName::new(node.metadata.name) else { return };
+        let wanted = match node.spec.config_source {
+            None => Wanted::Local,
+            Some(ConfigSource { config_map: None }) => Wanted::Nothing,
+            Some(ConfigSource { config_map: Some(source) }) => Wanted::ConfigMap(self.shared(source)),
+        };
+        let version = &node.status.node_info.kubelet_version;
+        let dynamic = supports_dynamic_config(version);
+        let minor = Minor::parse(version).unwrap_or(NEWEST).clamp(OLDEST, NEWEST);
+        let number = match self.by_name.get(&name) {
+            Some(number) if self.slot(*number).is_some_and(|slot| slot.kubelet.is_dynamic() == dynamic) => *number,
+            // New, or its kubelet was replaced by one of another version.
+            _ => {
+                let rng = fastrand::Rng::with_seed(seed_of(self.options.seed, &name));
+                let fault = self.options.faults.of(&name);
+                let seen = Seen { dynamic, wanted: wanted.clone(), status: node.status.config.as_ref() };
+                let kubelet = SimKubelet::new(seen, fault, self.options.heartbeat, rng, self.now());
+                let slot = Slot { name: name.clone(), minor, kubelet, wake: None, waiting: Vec::new(), busy: false };
+                self.remove(&name);
+                self.slots.push(Some(Box::new(slot)));
+                self.by_name.insert(name, self.slots.len() - 1);
+                self.slots.len() - 1
+            }
+        };
+        if let Some(slot) = self.slots.get_mut(number).and_then(Option::as_deref_mut) {
+            slot.minor = minor;
+        }
+        self.step(number, Input::Node(wanted));
+    }
+
+    /// The same source as one value, however many Nodes name it.
+    fn shared(&mut self, source: ConfigMapSource) -> Arc<ConfigMapSource> {
+        if let Some(known) = self.sources.get(&source) {
+            return Arc::clone(known);
+        }
+        // Sources come and go with every revision; those that nobody names any more are dropped now and then.
+        if self.sources.len() >= 1024 && self.sources.len() >= self.by_name.len() * 2 {
+            self.sources.retain(|source| Arc::strong_count(source) > 1);
+        }
+        let source = Arc::new(source);
+        self.sources.insert(Arc::clone(&source));
+        source
+    }
+
+    fn config_map_changed(&mut self, change: Change<ConfigMapMeta>) {
+        let (meta, version) = match change {
+            Change::All(_) => {
+                self.config_maps.forget();
+                return self.poke(|_| true);
+            }
+            Change::Set(ConfigMapMeta { metadata }) => {
+                let version = metadata.resource_version.clone();
+                (metadata, version)
+            }
+            Change::Gone(ConfigMapMeta { metadata }) => (metadata, String::new()),
+        };
+        let key = (meta.namespace, meta.name);
+        let concerns = |source: &ConfigMapSource| source.namespace == key.0 && source.name == key.1;
+        if self.config_maps.changed(&key, &version) && self.sources.iter().any(|source| concerns(source)) {
+            self.poke(concerns);
+        }
+    }
+
+    /// Tells the kubelets whose source is concerned that it changed.
+    fn poke(&mut self, concerns: impl Fn(&ConfigMapSource) -> bool) {
+        let concerned = |slot: &Slot| slot.kubelet.wants().is_some_and(&concerns);
+        let numbers: Vec<usize> = (self.slots.iter().enumerate())
+            .filter_map(|(number, slot)| slot.as_deref().filter(|slot| concerned(slot)).map(|_| number))
+            .collect();
+        for number in numbers {
+            self.step(number, Input::ConfigMapChanged);
+        }
+    }
+
+    fn wake_kubelets(&mut self) {
+        let now = self.now();
+        while let Some(Reverse((at, number))) = self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now) {
+            self.timers.pop();
+            // A timer that was replaced stays in the queue and means nothing.
+            if let Some(slot) = self.slots.get_mut(number).and_then(Option::as_deref_mut)
+                && slot.wake == Some(at)
+            {
+                slot.wake = None;
+                self.step(number, Input::Timer);
+            }
+        }
+    }
+
+    fn slot(&self, number: usize) -> Option<&Slot> {
+        self.slots.get(number).and_then(Option::as_deref)
+    }
+
+    /// Steps one kubelet and sees to what it asks for.
+    fn step(&mut self, number: usize, input: Input) {
+        let now = self.now();
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            let Some(slot) = self.slots.get_mut(number).and_then(Option::as_deref_mut) else { return };
+            let mut wake = None;
+            for output in slot.kubelet.step(input, now) {
+                match output {
+                    Output::WakeAt(at) => wake = Some(at),
+                    Output::PatchConfig(config) => slot.waiting.push(Effect::Config(config)),
+                    Output::Ready { ready, changed } => slot.waiting.push(Effect::Ready { ready, changed }),
+                    Output::Event { reason, message } => {
+                        if self.options.events {
+                            slot.waiting.push(Effect::Event { reason, message });
+                        }
+                    }
+                    Output::Fetch(source) => match self.config_maps.ask(number, slot.minor, &source) {
+                        Asked::Answer(download) => next = Some(Input::Fetched(download)),
+                        Asked::Wait => {}
+                        Asked::Load(key) => {
+                            self.tasks.spawn(load(self.client.clone(), key));
+                        }
+                    },
+                }
+            }
+            if let Some(at) = wake.filter(|_| slot.wake != wake) {
+                self.timers.push(Reverse((at, number)));
+            }
+            slot.wake = wake;
+            if !slot.waiting.is_empty() && !slot.busy {
+                slot.busy = true;
+                self.queue.push_back(number);
+            }
+        }
+    }
+
+    /// Starts as many of the queued requests as may run.
+    fn dispatch(&mut self) {
+        while self.sending < self.options.concurrency.max(1) {
+            let Some(number) = self.queue.pop_front() else { return };
+            let Some(slot) = self.slots.get_mut(number).and_then(Option::as_deref_mut) else { continue };
+            let effects = std::mem::take(&mut slot.waiting);
+            self.sending += 1;
+            self.tasks.spawn(send(self.client.clone(), slot.name.clone(), number, effects));
+        }
+    }
+
+    fn task_done(&mut self, done: Result<Done, tokio::task::JoinError>) {
+        match done {
+            Ok(Done::Sent { slot: number, config_lost }) => {
+                self.sending -= 1;
+                if let Some(slot) = self.slots.get_mut(number).and_then(Option::as_deref_mut) {
+                    slot.busy = !slot.waiting.is_empty();
+                    if slot.busy {
+                        self.queue.push_back(number);
+                    }
+                    if config_lost {
+                        self.step(number, Input::StatusLost);
+                    }
+                }
+            }
+            Ok(Done::Loaded { key, outcome }) => {
+                for (number, download) in self.config_maps.loaded(key, outcome) {
+                    self.step(number, Input::Fetched(download));
+                }
+            }
+            Err(error) => tracing::error!(%error, "a request of a simulated kubelet ended badly"),
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    if let Some(at) = at {
+        tokio::time::sleep_until(at).await;
+    }
+}
+
+/// The seed of one node's jitter, whatever the order in which nodes appear.
+pub(crate) fn seed_of(seed: u64, name: &NodeName) -> u64 {
+    let hash = blake3::hash(name.as_str().as_bytes());
+    hash.as_bytes().iter().take(8).fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(*byte))
+}

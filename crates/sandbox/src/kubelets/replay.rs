@@ -1,0 +1,267 @@
+//! The recording of a real kubelet, replayed: given the same assignments at the same times, the machine must go
+//! through the same statuses and emit the same events, and no later or earlier than its loops allow.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::machine::{self, SimKubelet};
+use super::signals::{Download, Input, Moment, Output, Wanted};
+use super::verdict::{Problem, verdict};
+use kubelet_config::Minor;
+use nodecfg_contract::{ConfigMapSource, ConfigSource};
+
+const RECORDING: &str = include_str!("../../../../tests/data/recordings/kubelet-1.21-dynamic-config.jsonl");
+
+/// The API server was away for about a minute.
+const AWAY: std::ops::Range<f64> = 146.18..208.0;
+
+/// What was seen, in order, and when.
+#[derive(Default)]
+struct Seen {
+    statuses: Vec<(f64, Value)>,
+    events: Vec<(f64, String)>,
+}
+
+impl Seen {
+    fn status(&mut self, t: f64, status: &Value) {
+        if self.statuses.last().is_none_or(|(_, last)| last != status) {
+            self.statuses.push((t, status.clone()));
+        }
+    }
+}
+
+fn lines() -> Vec<Value> {
+    RECORDING.lines().map(|line| serde_json::from_str(line).expect("a line of the recording is JSON")).collect()
+}
+
+fn recorded(lines: &[Value]) -> Seen {
+    let mut seen = Seen::default();
+    for line in lines {
+        let t = line["t"].as_f64().expect("every line has a time");
+        match line["kind"].as_str() {
+            Some("node") => seen.status(t, &line["status_config"]),
+            Some("event") => {
+                seen.events
+                    .push((t, format!("{}: {}", line["reason"].as_str().unwrap(), line["message"].as_str().unwrap())));
+            }
+            _ => {}
+        }
+    }
+    seen
+}
+
+/// The uid of every ConfigMap and the resourceVersion that it had when it was created, as the events tell them.
+fn config_maps(lines: &[Value]) -> BTreeMap<String, (String, String)> {
+    let mut found = BTreeMap::new();
+    for line in lines {
+        let Some(rest) = line["message"].as_str().and_then(|m| m.split_once("/configmaps/")) else { continue };
+        let parts: Vec<&str> = rest.1.split(", ").collect();
+        let (uid, version) = (parts[1].trim_start_matches("UID: "), parts[2].trim_start_matches("ResourceVersion: "));
+        found.entry(parts[0].to_owned()).or_insert_with(|| (uid.to_owned(), version.to_owned()));
+    }
+    found
+}
+
+/// What the recorded ConfigMaps held, by their names; their texts are not in the recording.
+fn text(name: &str) -> &'static str {
+    match name {
+        "bad-yaml" => "kind: [unclosed\n",
+        "bad-value" | "bad-value2" => {
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -5\n"
+        }
+        "unknown-field" => "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nnoSuchField: 1\n",
+        _ => "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 50\n",
+    }
+}
+
+/// As much of a cluster as one kubelet sees.
+struct World {
+    kubelet: SimKubelet,
+    wake: Option<Moment>,
+    /// uid and resourceVersion by name.
+    config_maps: BTreeMap<String, (String, String)>,
+    status: Map<String, Value>,
+    seen: Seen,
+    now: Moment,
+    /// How far behind the recording the replay is, seconds.
+    late: f64,
+}
+
+fn moment(t: f64) -> Moment {
+    Moment(Duration::from_secs_f64(t))
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let rng = fastrand::Rng::with_seed(seed);
+        let kubelet =
+            SimKubelet::new(machine::Seen { dynamic: true, ..Default::default() }, None, None, rng, moment(0.0));
+        Self {
+            kubelet,
+            wake: None,
+            config_maps: BTreeMap::new(),
+            status: Map::new(),
+            seen: Seen::default(),
+            now: moment(0.0),
+            late: 0.0,
+        }
+    }
+
+    fn input(&mut self, input: Input, now: Moment) {
+        let t = now.0.as_secs_f64();
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            self.wake = None;
+            for output in self.kubelet.step(input, now) {
+                match output {
+                    Output::WakeAt(at) => self.wake = Some(at),
+                    Output::Fetch(source) => inputs.push(Input::Fetched(self.download(&source, t))),
+                    Output::PatchConfig(_) if AWAY.contains(&t) => inputs.push(Input::StatusLost),
+                    Output::PatchConfig(patch) => {
+                        for (field, value) in patch {
+                            if value.is_null() {
+                                self.status.remove(&field)
+                            } else {
+                                self.status.insert(field, value)
+                            };
+                        }
+                        self.seen.status(t - self.late, &Value::Object(self.status.clone()));
+                    }
+                    Output::Event { reason, message } => {
+                        self.seen.events.push((t - self.late, format!("{reason}: {message}")))
+                    }
+                    Output::Ready { .. } => panic!("a sound kubelet stays ready"),
+                }
+            }
+        }
+    }
+
+    fn download(&self, source: &ConfigMapSource, t: f64) -> Download {
+        if AWAY.contains(&t) {
+            return Download::Unreachable;
+        }
+        let Some((uid, version)) = self.config_maps.get(&source.name) else { return Download::Missing };
+        let mut found = source.clone();
+        found.uid = Some(uid.clone());
+        found.resource_version = Some(version.clone());
+        let verdict = match source.kubelet_config_key.as_str() {
+            "kubelet" => verdict(text(&source.name), Minor(21)).map_err(|refusal| refusal.problem),
+            _ => Err(Problem::Load),
+        };
+        Download::Found(Arc::new(found), verdict)
+    }
+
+    /// Goes on beyond `end` until so many statuses were written, within a minute.
+    fn run_until_seen(&mut self, statuses: usize, end: Moment) {
+        self.run_until(end);
+        while self.seen.statuses.len() < statuses {
+            let at = self.wake.filter(|at| *at < end + Duration::from_secs(60)).expect("the status comes");
+            self.run_until(at);
+        }
+    }
+
+    fn run_until(&mut self, end: Moment) {
+        while let Some(at) = self.wake.filter(|at| *at <= end) {
+            self.input(Input::Timer, at);
+        }
+        self.now = self.now.max(end);
+    }
+}
+
+fn replay(lines: &[Value], seed: u64) -> Seen {
+    let all = config_maps(lines);
+    let mut world = World::new(seed);
+    // The recorder waited for what it expected before it took the next step, and so does the replay.
+    let (mut late, mut expected) = (0.0, Seen::default());
+    for line in lines {
+        let t = line["t"].as_f64().unwrap();
+        let name = line["name"].as_str().unwrap_or_default();
+        if line["kind"] == "node" {
+            expected.status(t, &line["status_config"]);
+        }
+        if line["kind"] == "step" {
+            world.run_until_seen(expected.statuses.len(), moment(t + late));
+            late = world.now.0.as_secs_f64() - t;
+        }
+        let now = moment(t + late);
+        world.run_until(now);
+        world.late = late;
+        match line["kind"].as_str().unwrap() {
+            "create-configmap" => {
+                world.config_maps.insert(name.to_owned(), all[name].clone());
+            }
+            "update-configmap" => {
+                let version = line["resourceVersion"].as_str().unwrap().to_owned();
+                world.config_maps.get_mut(name).unwrap().1 = version;
+                world.input(Input::ConfigMapChanged, now);
+            }
+            "delete-configmap" => {
+                world.config_maps.remove("b-config");
+                world.input(Input::ConfigMapChanged, now);
+            }
+            "assign" => {
+                let key = line["key"].as_str().unwrap();
+                let source = ConfigSource::config_map("kube-system", name, key).config_map.unwrap();
+                world.input(Input::Node(Wanted::ConfigMap(Arc::new(source))), now);
+            }
+            "reset" => world.input(Input::Node(Wanted::Local), now),
+            "node" if world.seen.statuses.is_empty() => world.input(Input::Node(Wanted::Local), now),
+            _ => {}
+        }
+    }
+    world.seen
+}
+
+/// How much earlier or later than the real kubelet a simulated one may be: both wait up to a period of a loop, and for
+/// the end of a trial several periods add up.
+fn tolerance(t: f64) -> f64 {
+    if t > 1_000.0 && t < 1_015.0 { 24.0 } else { 13.0 }
+}
+
+#[test]
+fn the_machine_goes_through_the_recorded_statuses_and_events() {
+    let lines = lines();
+    assert_eq!(lines.len(), 83);
+    let real = recorded(&lines);
+    assert_eq!((real.statuses.len(), real.events.len()), (15, 22));
+    for seed in 0..300 {
+        let simulated = replay(&lines, seed);
+        let statuses = |seen: &Seen| seen.statuses.iter().map(|(_, status)| status.clone()).collect::<Vec<_>>();
+        assert_eq!(statuses(&simulated), statuses(&real), "seed {seed}");
+        let messages = |seen: &Seen| seen.events.iter().map(|(_, event)| event.clone()).collect::<Vec<_>>();
+        assert_eq!(messages(&simulated), messages(&real), "seed {seed}");
+        for ((at, status), (recorded_at, _)) in simulated.statuses.iter().zip(&real.statuses) {
+            assert!((at - recorded_at).abs() < tolerance(*recorded_at), "seed {seed}: {at} {recorded_at} {status}");
+        }
+        for ((at, event), (recorded_at, _)) in simulated.events.iter().zip(&real.events) {
+            assert!((at - recorded_at).abs() < tolerance(*recorded_at), "seed {seed}: {at} {recorded_at} {event}");
+        }
+    }
+}
+
+#[test]
+fn a_restart_takes_as_long_as_a_real_one() {
+    let real = recorded(&lines());
+    let simulated = replay(&lines(), 7);
+    for seen in [&real, &simulated] {
+        for pair in seen.events.windows(2).filter(|pair| pair[1].1.starts_with("Starting")) {
+            let pause = pair[1].0 - pair[0].0;
+            assert!((5.49..5.70).contains(&pause), "{pause} s before {:?}", pair[1]);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let lines = lines();
+    let (a, b, c) = (replay(&lines, 1), replay(&lines, 1), replay(&lines, 2));
+    assert_eq!((&a.statuses, &a.events), (&b.statuses, &b.events));
+    assert_ne!(a.events, c.events);
+    assert_eq!(
+        a.statuses.last().map(|(_, status)| status["lastKnownGood"]["configMap"]["name"].clone()),
+        Some(json!("c-config"))
+    );
+}

@@ -1,0 +1,256 @@
+//! The Nodes of a sandbox: objects as real as tools expect, and their creation, thousands at a time.
+//!
+//! A Node is created once, as a kubelet registers itself; what happens to it afterwards is up to
+//! [`kubelets`](super::kubelets).
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::Client;
+use kube::core::Request;
+use kube::core::params::PostParams;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::kubelets::wire::{ready_words, seconds};
+use super::kubelets::{Fault, Faults, Ready, supports_dynamic_config};
+use nodecfg_contract::names::{NameError, NodeName, PoolName};
+use nodecfg_contract::observed::POOL_LABEL;
+
+/// Labels that every kubelet puts on its Node; a label of the same key given explicitly wins.
+const OWN_LABELS: [(&str, &str); 4] = [
+    ("beta.kubernetes.io/arch", "amd64"),
+    ("beta.kubernetes.io/os", "linux"),
+    ("kubernetes.io/arch", "amd64"),
+    ("kubernetes.io/os", "linux"),
+];
+/// The label that every kubelet sets to its own name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// A Node to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// Its name.
+    pub name: NodeName,
+    /// All of its labels.
+    pub labels: BTreeMap<String, String>,
+    /// What `status.nodeInfo.kubeletVersion` says, `v1.21.1` for instance.
+    pub kubelet_version: String,
+    /// Whether the kubelet has already written an empty `status.config`, as one with `--dynamic-config-dir` does when it
+    /// starts. A version without Dynamic Kubelet Configuration never has one, whatever this says.
+    pub reports_config: bool,
+}
+
+impl NodeSpec {
+    /// A Node with the labels that every kubelet sets, and these.
+    #[must_use]
+    pub fn new(name: NodeName, labels: BTreeMap<String, String>, kubelet_version: &str) -> Self {
+        let mut all = own_labels(&name);
+        all.extend(labels);
+        Self { name, labels: all, kubelet_version: kubelet_version.to_owned(), reports_config: true }
+    }
+
+    /// Agrees with the faults that its kubelet will have: one without `--dynamic-config-dir` reports no configuration.
+    #[must_use]
+    pub fn with_faults(mut self, faults: &Faults) -> Self {
+        self.reports_config &= faults.of(&self.name) != Some(Fault::NeverAcknowledges);
+        self
+    }
+}
+
+/// The labels that the kubelet of this node sets by itself.
+pub fn own_labels(name: &NodeName) -> BTreeMap<String, String> {
+    let fixed = OWN_LABELS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    // A name may be longer than a label's value.
+    let hostname: String = name.as_str().chars().take(63).collect();
+    let hostname = hostname.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned();
+    fixed.into_iter().chain([(HOSTNAME.to_owned(), hostname)]).collect()
+}
+
+/// The name of one node among `count` of a group, counted from 1 and padded so that names sort as numbers do.
+///
+/// # Errors
+/// When the group's name is so long that a node's name would be too long.
+pub fn numbered(group: &str, number: usize, count: usize) -> Result<NodeName, NameError> {
+    let width = count.to_string().len();
+    NodeName::new(format!("{group}-{number:0width$}"))
+}
+
+/// `count` nodes spread evenly over pools, each labelled `nodecfg.dev/pool=<pool>` and named after its pool; without
+/// pools, nodes named `node-…` in none.
+///
+/// # Errors
+/// When a pool's name is so long that a node's name would be too long.
+pub fn generic(count: usize, pools: &[PoolName], kubelet_version: &str) -> Result<Vec<NodeSpec>, NameError> {
+    let each = count.div_ceil(pools.len().max(1));
+    (0..count)
+        .map(|index| match pools.get(index % pools.len().max(1)) {
+            None => Ok(NodeSpec::new(numbered("node", index + 1, count)?, BTreeMap::new(), kubelet_version)),
+            Some(pool) => {
+                let name = numbered(pool.as_str(), index / pools.len() + 1, each)?;
+                let labels = BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_string())]);
+                Ok(NodeSpec::new(name, labels, kubelet_version))
+            }
+        })
+        .collect()
+}
+
+/// The Node as its kubelet registers it at `now`, with this many container images: 50, which is what a kubelet reports
+/// at most, make it some 14 kB.
+#[must_use]
+pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
+    let time = seconds(now);
+    let name = spec.name.as_str();
+    let dynamic = spec.reports_config && supports_dynamic_config(&spec.kubelet_version);
+    let number = u32::from_be_bytes(*blake3::hash(name.as_bytes()).as_bytes().first_chunk().unwrap_or(&[0; 4]));
+    let [_, second, third, fourth] = number.to_be_bytes();
+    let resources = |cpu: &str, memory: &str| {
+        json!({
+            "cpu": cpu, "ephemeral-storage": "101430960Ki", "hugepages-1Gi": "0", "hugepages-2Mi": "0",
+            "memory": memory, "pods": "110",
+        })
+    };
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": time, "lastTransitionTime": time,
+        })
+    };
+    let (status, reason, message) = ready_words(Ready::Yes);
+    let mut object = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": spec.labels,
+            "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+        },
+        "spec": {"providerID": format!("sandbox://{name}")},
+        "status": {
+            "capacity": resources("16", "65406028Ki"),
+            "allocatable": resources("15890m", "62334028Ki"),
+            "conditions": [
+                condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+                condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+                condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+                condition("Ready", status, reason, message),
+            ],
+            "addresses": [
+                {"type": "InternalIP", "address": format!("10.{second}.{third}.{fourth}")},
+                {"type": "Hostname", "address": name},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {
+                "machineID": format!("{number:032x}"),
+                "systemUUID": format!("{number:08x}-0000-4000-8000-{number:012x}"),
+                "bootID": format!("{number:08x}-0000-4000-9000-{number:012x}"),
+                "kernelVersion": "5.10.0-28-amd64",
+                "osImage": "Debian GNU/Linux 11 (bullseye)",
+                "containerRuntimeVersion": "containerd://1.4.13",
+                "kubeletVersion": spec.kubelet_version,
+                "kubeProxyVersion": spec.kubelet_version,
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
+            "images": (0..images).map(image).collect::<Vec<_>>(),
+        },
+    });
+    if dynamic && let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.insert("config".to_owned(), json!({}));
+    }
+    object
+}
+
+fn image(index: usize) -> Value {
+    let repository = format!("registry.example.com/platform/service-{index:03}");
+    let digest = blake3::hash(repository.as_bytes()).to_hex();
+    json!({
+        "names": [format!("{repository}@sha256:{digest}"), format!("{repository}:v1.{index}.0")],
+        "sizeBytes": 40_000_000 + index * 1_234_567,
+    })
+}
+
+/// Why the Nodes of a sandbox were not created.
+#[derive(Debug, thiserror::Error)]
+#[error("could not create node {node} of the sandbox: {source}; begin with an empty cluster, or choose other names")]
+pub struct CreateError {
+    /// The Node.
+    pub node: NodeName,
+    /// What went wrong.
+    pub source: Box<kube::Error>,
+}
+
+/// Creates Nodes, `concurrency` at a time.
+///
+/// # Errors
+/// With the first Node that could not be created; others may have been by then.
+pub async fn create(
+    client: &Client,
+    specs: impl IntoIterator<Item = NodeSpec>,
+    now: Timestamp,
+    images: usize,
+    concurrency: usize,
+) -> Result<(), CreateError> {
+    let mut requests = JoinSet::new();
+    for spec in specs {
+        if requests.len() >= concurrency.max(1)
+            && let Some(Ok(outcome)) = requests.join_next().await
+        {
+            outcome?;
+        }
+        let client = client.clone();
+        requests.spawn(async move {
+            let body = node_object(&spec, now, images).to_string().into_bytes();
+            let created = match Request::new("/api/v1/nodes").create(&PostParams::default(), body) {
+                Ok(request) => client.request_text(request).await.map(|_| ()),
+                Err(error) => Err(kube::Error::BuildRequest(error)),
+            };
+            created.map_err(|source| CreateError { node: spec.name, source: Box::new(source) })
+        });
+    }
+    requests.join_all().await.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pools(names: &[&str]) -> Vec<PoolName> {
+        names.iter().map(|name| PoolName::new(*name).unwrap()).collect()
+    }
+
+    #[test]
+    fn generic_nodes_are_spread_evenly_and_named_after_their_pools() {
+        let nodes = generic(5, &pools(&["a", "b"]), "v1.21.1").unwrap();
+        let names: Vec<_> = nodes.iter().map(|node| (node.name.as_str(), node.labels[POOL_LABEL].as_str())).collect();
+        assert_eq!(names, [("a-1", "a"), ("b-1", "b"), ("a-2", "a"), ("b-2", "b"), ("a-3", "a")]);
+        assert_eq!(nodes[0].labels["kubernetes.io/hostname"], "a-1");
+        let nodes = generic(12, &[], "v1.21.1").unwrap();
+        assert_eq!((nodes[0].name.as_str(), nodes[11].name.as_str()), ("node-01", "node-12"));
+        assert!(!nodes[0].labels.contains_key(POOL_LABEL));
+        assert!(generic(0, &pools(&["a"]), "v1.21.1").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_node_is_what_a_client_library_reads_as_one() {
+        let spec = NodeSpec::new(NodeName::new("n1").unwrap(), BTreeMap::new(), "v1.21.1");
+        let object = node_object(&spec, Timestamp::UNIX_EPOCH, 50);
+        assert_eq!(object["status"]["config"], json!({}));
+        let size = object.to_string().len();
+        assert!((10_000..20_000).contains(&size), "{size}");
+        let node: k8s_openapi::api::core::v1::Node = serde_json::from_value(object).expect("a Node");
+        let ready = node.status.unwrap().conditions.unwrap().into_iter().find(|c| c.type_ == "Ready").unwrap();
+        assert_eq!(ready.status, "True");
+    }
+
+    #[test]
+    fn only_a_kubelet_with_dynamic_configuration_has_reported_one() {
+        let name = NodeName::new("n1").unwrap();
+        let faults: Faults = ["n1=never-acknowledges".parse().unwrap()].into_iter().collect();
+        let old = NodeSpec::new(name.clone(), BTreeMap::new(), "v1.21.1").with_faults(&faults);
+        let new = NodeSpec::new(name, BTreeMap::new(), "v1.36.2");
+        for spec in [old, new] {
+            assert_eq!(node_object(&spec, Timestamp::UNIX_EPOCH, 0)["status"].get("config"), None);
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Nodes made to fit a repository: for every pool, labels that its selector takes and that no other pool takes away from
+//! it. Pure.
+//!
+//! A selector says what it takes and not what it would look like, so that labels are searched for: beginning with an example
+//! of the selector, one label is changed at a time until no rival selects the node any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubelet_config::Minor;
+use kubelet_config::finding::Finding;
+use kubelet_config::minor::NEWEST;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_planning::desired::{Desired, LabelSelector};
+use nodecfg_sandbox::api::Character;
+use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
+
+/// The last kubelet with Dynamic Kubelet Configuration.
+const LAST_DYNAMIC: Minor = Minor(23);
+/// How many sets of labels are tried for one pool. Real repositories need a few; an odd one is given up on.
+const ATTEMPTS: usize = 20_000;
+
+/// The API server that fits the kubelets which a repository declares: that of Dynamic Kubelet Configuration when they all
+/// have it. `None` when it declares none.
+#[must_use]
+pub fn character_for(desired: &Desired) -> Option<Character> {
+    let mut declared = desired.pools.values().flat_map(|pool| &pool.kubelets).peekable();
+    declared.peek()?;
+    Some(if declared.all(|minor| *minor <= LAST_DYNAMIC) { Character::V1_21 } else { Character::V1_36 })
+}
+
+/// The kubelet of a pool's nodes: the newest that it declares and that has a place beside such an API server, else one of the
+/// server's own version.
+fn kubelet_version(declared: &[Minor], character: Character) -> String {
+    let fits = |minor: &&Minor| match character {
+        Character::V1_21 => **minor <= LAST_DYNAMIC,
+        Character::V1_36 => **minor > LAST_DYNAMIC && **minor <= NEWEST,
+    };
+    let newest = declared.iter().filter(fits).max();
+    newest.map_or_else(|| character.git_version().to_owned(), |minor| format!("v{minor}.0"))
+}
+
+/// Makes `per_pool` nodes for each pool, and a note for each pool that no node can be made for.
+#[must_use]
+pub fn nodes_for(desired: &Desired, per_pool: usize, character: Character) -> (Vec<NodeSpec>, Vec<Finding>) {
+    let (mut nodes, mut notes) = (Vec::new(), Vec::new());
+    let candidates: Vec<Candidate<'_>> = desired
+        .pools
+        .iter()
+        .map(|(name, pool)| Candidate { name, selector: &pool.selector, priority: pool.priority })
+        .collect();
+    for (name, pool) in &desired.pools {
+        let kubelet_version = kubelet_version(&pool.kubelets, character);
+        let made: Result<Vec<NodeSpec>, Misfit> = fitting_labels(name, &candidates).and_then(|labels| {
+            (1..=per_pool)
+                .map(|number| {
+                    let node = numbered(name.as_str(), number, per_pool).map_err(|_| Misfit::Name)?;
+                    let node = NodeSpec::new(node, labels.clone(), &kubelet_version);
+                    // The labels that a kubelet sets by itself, its name among them, are selected by as well.
+                    let fits = winner(&node.labels, &candidates) == Some(name);
+                    if fits { Ok(node) } else { Err(Misfit::OwnLabels) }
+                })
+                .collect()
+        });
+        match made {
+            Ok(made) => nodes.extend(made),
+            Err(misfit) => notes.push(
+                Finding::note("pool-without-sandbox-node", format!("pool {name} has no node in the sandbox: {misfit}"))
+                    .at(pool.place.clone()),
+            ),
+        }
+    }
+    (nodes, notes)
+}
+
+/// A pool as far as it selects nodes.
+#[derive(Debug, Clone, Copy)]
+struct Candidate<'a> {
+    name: &'a PoolName,
+    selector: &'a LabelSelector,
+    priority: i64,
+}
+
+/// Why a pool has no node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Misfit {
+    #[error("its selector contradicts itself, so that it selects no node at all")]
+    Contradiction,
+    #[error("its selector excludes labels that every kubelet sets by itself")]
+    OwnLabels,
+    #[error("every node that it selects belongs to pool {rival} as well, whose priority {priority} is not lower")]
+    Shadowed { rival: PoolName, priority: i64 },
+    #[error("no labels were found that it selects and no pool of the same or a higher priority does")]
+    GaveUp,
+    #[error("its name is too long to name nodes after")]
+    Name,
+}
+
+/// The pool that a node with these labels belongs to; none when no pool selects it, or several of the same priority.
+fn winner<'a>(labels: &BTreeMap<String, String>, pools: &[Candidate<'a>]) -> Option<&'a PoolName> {
+    let selecting = || pools.iter().filter(|pool| pool.selector.matches(labels));
+    let highest = selecting().map(|pool| pool.priority).max()?;
+    let mut first = selecting().filter(|pool| pool.priority == highest);
+    let winner = first.next()?;
+    first.next().is_none().then_some(winner.name)
+}
+
+/// Labels with which a node belongs to this pool, besides those that kubelets set by themselves.
+fn fitting_labels(name: &PoolName, pools: &[Candidate<'_>]) -> Result<BTreeMap<String, String>, Misfit> {
+    let Some(pool) = pools.iter().find(|pool| pool.name == name) else { return Err(Misfit::GaveUp) };
+    let example = pool.selector.example().ok_or(Misfit::Contradiction)?;
+    let rivals: Vec<&Candidate<'_>> =
+        pools.iter().filter(|rival| rival.name != name && rival.priority >= pool.priority).collect();
+    let node = NodeName::new("node").map_err(|_| Misfit::Name)?;
+    let mut search =
+        Search { pool, rivals: &rivals, own: own_labels(&node), values: values(pools), attempts: ATTEMPTS };
+    if !pool.selector.matches(&search.whole(&example)) {
+        return Err(Misfit::OwnLabels);
+    }
+    if let Some(labels) = search.avoid_rivals(example.clone(), rivals.len()) {
+        return Ok(labels);
+    }
+    // Name the rival if there is one that cannot be avoided even alone.
+    let inevitable = rivals.iter().find(|rival| {
+        let alone = [**rival];
+        let mut search =
+            Search { pool, rivals: &alone, own: search.own.clone(), values: values(pools), attempts: ATTEMPTS };
+        search.avoid_rivals(example.clone(), 1).is_none()
+    });
+    Err(match inevitable {
+        Some(rival) => Misfit::Shadowed { rival: rival.name.clone(), priority: rival.priority },
+        None => Misfit::GaveUp,
+    })
+}
+
+/// For every key that selectors ask about, the values worth trying: those that they name, and one that none does.
+fn values(pools: &[Candidate<'_>]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for pool in pools {
+        for (key, value) in &pool.selector.match_labels {
+            values.entry(key.clone()).or_default().insert(value.clone());
+        }
+        for requirement in &pool.selector.match_expressions {
+            values.entry(requirement.key.clone()).or_default().extend(requirement.values.iter().cloned());
+        }
+    }
+    for named in values.values_mut() {
+        let other = (0..).map(|n| if n == 0 { "other".to_owned() } else { format!("other-{n}") });
+        let unnamed = other.into_iter().find(|value| !named.contains(value));
+        named.extend(unnamed);
+    }
+    values
+}
+
+struct Search<'a> {
+    pool: &'a Candidate<'a>,
+    rivals: &'a [&'a Candidate<'a>],
+    own: BTreeMap<String, String>,
+    values: BTreeMap<String, BTreeSet<String>>,
+    attempts: usize,
+}
+
+impl Search<'_> {
+    /// All labels of a node that is given these.
+    fn whole(&self, labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut whole = self.own.clone();
+        whole.extend(labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+        whole
+    }
+
+    /// Changes labels until no rival selects the node, each change taking it away from one; `depth` changes at most.
+    fn avoid_rivals(&mut self, labels: BTreeMap<String, String>, depth: usize) -> Option<BTreeMap<String, String>> {
+        let whole = self.whole(&labels);
+        let Some(rival) = self.rivals.iter().copied().find(|rival| rival.selector.matches(&whole)) else {
+            return Some(labels);
+        };
+        if depth == 0 {
+            return None;
+        }
+        let keys: BTreeSet<&str> = rival.selector.keys().collect();
+        for key in keys {
+            let values = self.values.get(key).cloned().unwrap_or_default();
+            for value in values.into_iter().map(Some).chain([None]) {
+                self.attempts = self.attempts.checked_sub(1)?;
+                let mut changed = labels.clone();
+                match value {
+                    Some(value) => changed.insert(key.to_owned(), value),
+                    None => changed.remove(key),
+                };
+                let whole = self.whole(&changed);
+                if self.pool.selector.matches(&whole)
+                    && !rival.selector.matches(&whole)
+                    && let Some(found) = self.avoid_rivals(changed, depth - 1)
+                {
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodecfg_planning::desired::selector::{Operator, Requirement};
+
+    /// A pool as `name priority`, then requirements: `k=v`, `k!`, `!k`, `k in a,b`, `k notin a,b`.
+    fn pool(name: &str, priority: i64, requirements: &[&str]) -> (PoolName, LabelSelector, i64) {
+        let mut selector = LabelSelector::default();
+        let mut require = |key: &str, operator, values: &str| {
+            let values = values.split(',').filter(|value| !value.is_empty()).map(str::to_owned).collect();
+            selector.match_expressions.push(Requirement { key: key.to_owned(), operator, values });
+        };
+        let mut labels = BTreeMap::new();
+        for text in requirements {
+            match (text.split_once(" in "), text.split_once(" notin "), text.split_once('=')) {
+                (Some((key, values)), ..) => require(key, Operator::In, values),
+                (_, Some((key, values)), _) => require(key, Operator::NotIn, values),
+                (.., Some((key, value))) => {
+                    labels.insert(key.to_owned(), value.to_owned());
+                }
+                _ if text.starts_with('!') => require(&text[1..], Operator::DoesNotExist, ""),
+                _ => require(text, Operator::Exists, ""),
+            }
+        }
+        selector.match_labels = labels;
+        (PoolName::new(name).unwrap(), selector, priority)
+    }
+
+    fn fit(pools: &[(PoolName, LabelSelector, i64)]) -> Vec<Result<BTreeMap<String, String>, Misfit>> {
+        let candidates: Vec<Candidate<'_>> =
+            pools.iter().map(|(name, selector, priority)| Candidate { name, selector, priority: *priority }).collect();
+        pools
+            .iter()
+            .map(|(name, ..)| {
+                let labels = fitting_labels(name, &candidates)?;
+                let node = NodeSpec::new(NodeName::new("n").unwrap(), labels.clone(), "v1.21.1");
+                assert_eq!(winner(&node.labels, &candidates), Some(name), "{labels:?}");
+                Ok(labels)
+            })
+            .collect()
+    }
+
+    fn all_fit(pools: &[(PoolName, LabelSelector, i64)]) {
+        for (pool, fitted) in pools.iter().zip(fit(pools)) {
+            assert!(fitted.is_ok(), "{}: {fitted:?}", pool.0);
+        }
+    }
+
+    #[test]
+    fn pools_with_labels_of_their_own_just_get_them() {
+        let fitted = fit(&[pool("a", 0, &["pool=a"]), pool("b", 0, &["pool=b", "gpu"])]);
+        assert_eq!(fitted[0], Ok(BTreeMap::from([("pool".to_owned(), "a".to_owned())])));
+        assert_eq!(fitted[1].as_ref().unwrap()["pool"], "b");
+        assert!(fitted[1].as_ref().unwrap().contains_key("gpu"));
+    }
+
+    #[test]
+    fn a_catch_all_pool_avoids_what_the_others_select() {
+        all_fit(&[
+            pool("rest", -10, &[]),
+            pool("gpu", 10, &["accelerator in h100,h200"]),
+            pool("on-demand", 0, &["!spot"]),
+            pool("not-old", 0, &["spot", "generation notin v1,v2", "!legacy"]),
+        ]);
+    }
+
+    #[test]
+    fn every_operator_is_satisfied_and_avoided() {
+        all_fit(&[
+            pool("low", 0, &["tier in a,b,c", "zone"]),
+            pool("high", 5, &["tier in a,b"]),
+            pool("other", 5, &["tier=c", "zone notin x,other"]),
+        ]);
+        all_fit(&[pool("linux", 0, &["kubernetes.io/os=linux"]), pool("windows", 1, &["kubernetes.io/os=windows"])]);
+    }
+
+    #[test]
+    fn a_pool_that_cannot_have_a_node_says_why() {
+        let reasons = |pools: &[_]| fit(pools).into_iter().map(|fitted| fitted.err()).collect::<Vec<_>>();
+        assert_eq!(reasons(&[pool("a", 0, &["x", "!x"])]), [Some(Misfit::Contradiction)]);
+        assert_eq!(reasons(&[pool("a", 0, &["!kubernetes.io/os"])]), [Some(Misfit::OwnLabels)]);
+        let shadowed =
+            |rival: &str, priority| Some(Misfit::Shadowed { rival: PoolName::new(rival).unwrap(), priority });
+        assert_eq!(reasons(&[pool("a", 0, &["x=1", "y"]), pool("b", 3, &["x=1"])]), [shadowed("b", 3), None]);
+        assert_eq!(reasons(&[pool("a", 0, &["x"]), pool("b", 0, &["x"])]), [shadowed("b", 0), shadowed("a", 0)]);
+        assert_eq!(
+            reasons(&[pool("a", 0, &["x"]), pool("b", 1, &["y"]), pool("c", 1, &["!y"])]),
+            [Some(Misfit::GaveUp), None, None]
+        );
+    }
+
+    #[test]
+    fn nodes_are_made_for_every_pool_that_can_have_some() {
+        use kubelet_config::finding::Place;
+        use nodecfg_contract::names::FleetName;
+        use nodecfg_planning::desired::{Pool, PoolTarget, RolloutPolicy};
+
+        let pools = [pool("cpu", 0, &["pool=cpu"]), pool("gpu", 5, &["gpu"]), pool("never", 0, &["gpu", "pool=x"])];
+        let pools = pools.into_iter().map(|(name, selector, priority)| {
+            let (policy, place) = (RolloutPolicy::default(), Place::whole_file(format!("pools/{name}/pool.yaml")));
+            (
+                name.clone(),
+                Pool {
+                    name,
+                    selector,
+                    priority,
+                    policy,
+                    target: PoolTarget::Local,
+                    named: None,
+                    kubelets: Vec::new(),
+                    place,
+                    files: BTreeSet::new(),
+                },
+            )
+        });
+        let fleet = FleetName::new("f").unwrap();
+        let desired = Desired { fleet, namespace: None, commit: None, pools: pools.collect() };
+        let (nodes, notes) = nodes_for(&desired, 10, Character::V1_21);
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!((names.len(), names[0], names[9], names[10]), (20, "cpu-01", "cpu-10", "gpu-01"));
+        assert!(
+            nodes[..10].iter().all(|node| node.labels["pool"] == "cpu" && node.labels["kubernetes.io/os"] == "linux")
+        );
+        let [note] = notes.as_slice() else { panic!("{notes:?}") };
+        assert_eq!(note.place.as_ref().unwrap().file.as_ref(), "pools/never/pool.yaml");
+        assert_eq!(
+            note.message,
+            "pool never has no node in the sandbox: every node that it selects belongs to pool gpu as well, whose \
+             priority 5 is not lower"
+        );
+    }
+
+    #[test]
+    fn the_cluster_is_as_old_as_the_kubelets_that_the_repository_declares() {
+        let of = |minors: &[u32], character| {
+            kubelet_version(&minors.iter().map(|m| Minor(*m)).collect::<Vec<_>>(), character)
+        };
+        assert_eq!(of(&[], Character::V1_21), "v1.21.14");
+        assert_eq!(of(&[], Character::V1_36), "v1.36.2");
+        assert_eq!(of(&[19, 23, 30], Character::V1_21), "v1.23.0");
+        assert_eq!(of(&[23, 30, 28], Character::V1_36), "v1.30.0");
+        assert_eq!(of(&[21], Character::V1_36), "v1.36.2");
+    }
+
+    #[test]
+    fn two_hundred_pools_fit_quickly() {
+        let mut pools: Vec<_> =
+            (0..200).map(|n| pool(&format!("p{n}"), n, &[&format!("pool=p{n}"), "!drained"])).collect();
+        pools.push(pool("rest", -1, &[]));
+        all_fit(&pools);
+    }
+}
