@@ -321,7 +321,9 @@ fn kustomize_builds_the_readers_and_pruners() {
 /// The component over both; a folder of its own, since kustomize takes no absolute paths.
 #[test]
 fn kustomize_adds_the_right_for_saved_plans() {
-    for (cron, roles) in [("cron", nodecfg_install::reconciler()), ("cron-node", nodecfg_install::reconciler_of_nodes())] {
+    for (cron, roles) in
+        [("cron", nodecfg_install::reconciler()), ("cron-node", nodecfg_install::reconciler_of_nodes())]
+    {
         let folder = tempfile::tempdir().unwrap();
         copy_deploy(&folder.path().join("deploy"));
         let cluster = folder.path().join("cluster");

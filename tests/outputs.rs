@@ -389,13 +389,14 @@ fn what_verify_waits_for_in_vain() {
 
 #[test]
 fn what_an_agent_says() {
-    let place = Place::without_cluster();
-    fs::create_dir(place.home.path().join("store")).unwrap();
-    place.run("agent status --store-dir store").is(0, "agent-status");
-    place.run("agent status --store-dir nowhere").is(2, "error");
-    // What `agent --once` writes takes a node with a kubelet; tests/agent has one. Here is each of its documents as it is made.
-    use nodecfg::report::agent_pass::{AgentPass, PassResult};
-    use nodecfg::report::document::Document;
+    // The program itself is run by the tests of its crate. Here is each of its documents as it is made.
+    use nodecfg_agent::cli::description::AgentStatus;
+    use nodecfg_agent::cli::pass::{AgentPass, PassResult};
+    use nodecfg_contract::json_document::Document;
+    let store = tempfile::tempdir().unwrap();
+    let found = nodecfg_agent::store::inspect(&nodecfg_agent::disk::real::RealDisk::unlocked(), store.path());
+    let document = Document::value(AgentStatus { folder: "store", found: &found }).unwrap();
+    conforms("agent-status", &document, "nodecfg-agent status");
     for (result, error) in [
         (PassResult::Settled, None),
         (PassResult::NoNodeConfig, None),
@@ -403,7 +404,7 @@ fn what_an_agent_says() {
         (PassResult::Unfinished, None),
     ] {
         let document = Document::value(AgentPass { node: "n1", result, error, message: error }).unwrap();
-        conforms("agent-pass", &document, "agent --once");
+        conforms("agent-pass", &document, "nodecfg-agent --once");
     }
 }
 

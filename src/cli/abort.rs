@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::cluster_args::parse_duration;
 use super::order_args::{OrderArgs, holder, parse_reason};
 use super::{Exit, Failure, Terminal, run};
-use crate::report::document::Document;
 use crate::report::orders::{self, AbortResult, Aborted, Holder};
 use crate::report::{self, Format};
 use nodecfg_cluster::lease::{self, HoldEnd};
+use nodecfg_contract::json_document::Document;
 use nodecfg_contract::observed::Abort;
 
 /// Stop the rollout that holds the lock of a fleet, from wherever it runs.

@@ -3,10 +3,10 @@
 use super::repository_args::parse_kubernetes_version;
 use super::{Exit, Failure, Terminal};
 use crate::report::coded::{self, Coded};
-use crate::report::document::Document;
 use crate::report::{self, Format, field};
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
+use nodecfg_contract::json_document::Document;
 
 /// Explain a field of KubeletConfiguration, as `kubectl explain` does for resources; or the code of a finding or an error.
 ///

@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
 use crate::doctor::{Ending, Trouble};
-use crate::report::document::Document;
 use crate::report::error::{ErrorMessage, ErrorReport};
 use crate::report::{self, Format, findings, stale};
 use crate::repository::RepositoryError;
@@ -16,6 +15,7 @@ use crate::telemetry::facts::RunFailure;
 use kubelet_config::finding::{Finding, Severity};
 use nodecfg_cluster::lease::OrderError;
 use nodecfg_cluster::{ClusterError, ConnectError, LockError};
+use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NodeName;
 use nodecfg_planning::plan::saved::Difference;
 use nodecfg_planning::plan::{Problem, Violation};
@@ -55,8 +55,6 @@ pub(super) enum Failure {
     Violations(Vec<Violation>),
     /// The embedded cluster failed.
     Sandbox(SandboxError),
-    /// The agent cannot run on this host.
-    Agent { message: String, help: String },
     /// Output failed.
     Output(io::Error),
     /// The asynchronous runtime could not be started.
@@ -173,11 +171,6 @@ impl Failure {
         Self::Usage { message: message.into(), help: help.into() }
     }
 
-    /// What keeps the agent from running on this host.
-    pub(super) fn agent(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::Agent { message: message.into(), help: help.into() }
-    }
-
     /// What kind of failure it is, for monitoring.
     pub(super) fn kind(&self) -> RunFailure {
         match self {
@@ -191,20 +184,15 @@ impl Failure {
             Self::Problems { .. } => RunFailure::NoPlan,
             Self::Stale { .. } => RunFailure::StalePlan,
             Self::PlanFile { .. } => RunFailure::PlanFile,
-            Self::Violations(_) | Self::Sandbox(_) | Self::Agent { .. } | Self::Output(_) | Self::Runtime(_) => {
-                RunFailure::Internal
-            }
+            Self::Violations(_) | Self::Sandbox(_) | Self::Output(_) | Self::Runtime(_) => RunFailure::Internal,
         }
     }
 
     pub(super) fn exit(&self) -> Exit {
         match self {
-            Self::Usage { .. }
-            | Self::Violations(_)
-            | Self::Sandbox(_)
-            | Self::Agent { .. }
-            | Self::Output(_)
-            | Self::Runtime(_) => Exit::Failed,
+            Self::Usage { .. } | Self::Violations(_) | Self::Sandbox(_) | Self::Output(_) | Self::Runtime(_) => {
+                Exit::Failed
+            }
             Self::Repository(error) if matches!(**error, RepositoryError::NothingSigned { .. }) => Exit::Failed,
             Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
             Self::Problems { problems, .. } => {
@@ -262,7 +250,6 @@ impl Failure {
                 })
                 .collect(),
             Self::Sandbox(error) => one("sandbox", error.to_string(), error.help()),
-            Self::Agent { message, help } => one("agent", message.clone(), help.clone()),
             Self::Output(error) => {
                 one("output", format!("cannot write the output: {error}"), "is the disk full?".to_owned())
             }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::cluster_args::ClusterArgs;
 use super::{Exit, Failure, Terminal};
-use crate::report::document::Document;
 use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
 use nodecfg_cluster::apply::{Applier, Target};
 use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_install::{AGENT_NAMESPACE, Agent, DaemonSet, Host, Installation, LISTEN, NAMESPACE};
 
@@ -69,8 +69,8 @@ struct NodeArgs {
     /// The kubelets' kubeconfig, with --unit.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/etc/kubernetes/kubelet.conf")]
     kubelet_kubeconfig: String,
-    /// Where nodecfg itself is on the nodes, with --unit.
-    #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/usr/local/bin/nodecfg")]
+    /// Where nodecfg-agent is on the nodes, with --unit.
+    #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/usr/local/bin/nodecfg-agent")]
     program: String,
 }
 
@@ -234,15 +234,12 @@ fn parse_image(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-    use crate::cli::Cli;
 
-    /// What `nodecfg` with these arguments would be told.
-    fn told<'a>(arguments: impl IntoIterator<Item = &'a str>) -> clap::ArgMatches {
-        let words: Vec<&str> = std::iter::once("nodecfg").chain(arguments).collect();
-        Cli::command().try_get_matches_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    /// What the agent would read from these arguments.
+    fn read<'a>(arguments: impl IntoIterator<Item = &'a str>) -> clap::ArgMatches {
+        let words: Vec<&str> = std::iter::once("nodecfg-agent").chain(arguments).collect();
+        nodecfg_agent::cli::command().try_get_matches_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
     fn path(matches: &clap::ArgMatches, argument: &str) -> String {
@@ -287,15 +284,13 @@ mod tests {
             let pod = &objects.last().expect("the DaemonSet")["spec"]["template"]["spec"];
             let started = |index: usize| {
                 let arguments = pod["containers"][index]["args"].as_array().expect("arguments");
-                told(arguments.iter().map(|argument| argument.as_str().expect("text")))
+                read(arguments.iter().map(|argument| argument.as_str().expect("text")))
             };
             let (step, agent) = (started(0), started(1));
-            let agent = agent.subcommand_matches("agent").expect("the agent");
-            let step = step.subcommand_matches("agent").and_then(|agent| agent.subcommand_matches("host-step"));
-            let step = step.expect("the host step");
-            agrees(agent, &host);
+            let step = step.subcommand_matches("host-step").expect("the host step");
+            agrees(&agent, &host);
             assert!(agent.subcommand().is_none());
-            assert_eq!(path(agent, "host_step"), path(step, "socket"));
+            assert_eq!(path(&agent, "host_step"), path(step, "socket"));
             assert_eq!(path(step, "kubelet_root_dir"), format!("/proc/1/root{}", host.kubelet_root));
             for (argument, does) in [("restart_command", "restart"), ("stop_command", "stop")] {
                 assert_eq!(path(step, argument), format!("nsenter -t 1 -m -- systemctl {does} kubelet"));
@@ -308,16 +303,15 @@ mod tests {
     #[test]
     fn the_unit_starts_the_agent_as_it_expects() {
         for host in hosts() {
-            let unit = nodecfg_install::unit("/usr/local/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &host);
+            let unit = nodecfg_install::unit("/usr/local/bin/nodecfg-agent", "/etc/kubernetes/kubelet.conf", &host);
             let start = unit.split("\nExecStart=").nth(1).and_then(|rest| rest.split("\nRestart=").next());
             // systemd joins lines and splits words as a shell does, as far as these words go.
             let words = shlex::split(&start.expect("a command").replace("\\\n", " ")).expect("words");
-            assert_eq!(words.first().map(String::as_str), Some("/usr/local/bin/nodecfg"));
-            let matches = told(words.iter().skip(1).map(String::as_str));
-            let agent = matches.subcommand_matches("agent").expect("the agent");
-            agrees(agent, &host);
-            assert_eq!(path(agent, "kubeconfig"), "/etc/kubernetes/kubelet.conf");
-            assert_eq!(path(agent, "kubelet_root_dir"), host.kubelet_root);
+            assert_eq!(words.first().map(String::as_str), Some("/usr/local/bin/nodecfg-agent"));
+            let agent = read(words.iter().skip(1).map(String::as_str));
+            agrees(&agent, &host);
+            assert_eq!(path(&agent, "kubeconfig"), "/etc/kubernetes/kubelet.conf");
+            assert_eq!(path(&agent, "kubelet_root_dir"), host.kubelet_root);
         }
     }
 }

@@ -124,7 +124,8 @@ enum Command {
     Abort(abort::Args),
     Reset(reset::Args),
     Prune(prune::Args),
-    Agent(Box<agent::Args>),
+    #[command(hide = true)]
+    Agent(agent::Args),
     Install(install::Args),
     Sandbox(sandbox::Args),
     Explain(explain::Args),
@@ -201,13 +202,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let mut terminal = Terminal::standard(cli.color, cli.quiet);
-    let style = match &cli.command {
-        Command::Agent(args) => args.style(),
-        _ => logging::Style::Command,
-    };
     let telemetry = cli.command.telemetry();
     let export = telemetry.as_ref().and_then(Telemetry::export);
-    logging::start(style, cli.verbose, terminal.colored_err(), terminal.foot.clone(), export);
+    logging::start(cli.verbose, terminal.colored_err(), terminal.foot.clone(), export);
     let format = cli.output.format().unwrap_or(Format::Text);
     let reports = cli.command.reports().map(|(command, reports)| (command, reports.clone()));
     let root = cli.command.root();
@@ -271,7 +268,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
         Command::Reset(args) => block_on(run::unless_ended(reset::run(&args, format?, cli.verbose, terminal))),
         Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, cli.verbose, terminal))),
         Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
-        Command::Agent(args) => block_on_one(agent::run(*args, format?, terminal)),
+        Command::Agent(args) => Err(agent::moved(&args)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),
         Command::Sandbox(args) => format.and_then(|_| block_on(sandbox::run(&args, terminal))),
     }
@@ -281,7 +278,7 @@ fn block_on<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit
     finish(tokio::runtime::Builder::new_multi_thread(), future)
 }
 
-/// The same in this one thread: an agent does one thing at a time, and every thread costs memory on every node.
+/// The same in this one thread.
 fn block_on_one<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit, Failure> {
     finish(tokio::runtime::Builder::new_current_thread(), future)
 }

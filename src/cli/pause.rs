@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::order_args::{OrderArgs, Place, holder, parse_reason};
 use super::{Exit, Failure, Terminal, run};
-use crate::report::document::Document;
 use crate::report::orders::{self, PoolOrder, PoolOrders, PoolResult};
 use crate::report::{self, Format};
 use nodecfg_cluster::lease::{self, Desk};
+use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 

@@ -58,9 +58,9 @@ enum Kind {
     Capture,
     /// What `install -o json` writes.
     Installation,
-    /// What `agent status -o json` writes.
+    /// What `nodecfg-agent status -o json` writes.
     AgentStatus,
-    /// What `agent --once -o json` writes.
+    /// What `nodecfg-agent --once -o json` writes.
     AgentPass,
     /// What `history -o json` writes.
     History,

@@ -109,7 +109,7 @@ fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<C
         )
         .mend(
             "a node that is away says nothing either: kubectl get nodes. Otherwise look at its agent: kubectl -n nodecfg-agent \
-             get pods -o wide, or on the node systemctl status nodecfg-agent and nodecfg agent status",
+             get pods -o wide, or on the node systemctl status nodecfg-agent and nodecfg-agent status",
         ),
         None if heard == 0 && mute == 0 => Check::ok("agent-silent", "nothing is assigned that an agent would report on"),
         None => Check::ok("agent-silent", format!("{} heard of within three hours", count(heard, "agent"))),

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::document::Kind;
 use super::markdown::{code, prose};
 use crate::capture::{Common, Withheld, to_yaml};
+use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::NodeName;
 
 /// What nodes run.

@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 use serde::Serialize;
 
 use super::codes;
-use super::document::Kind;
 use super::markdown::prose;
 use super::style::{bad, heading, quiet, warning};
 use crate::doctor::codes::{self as checks, Code};
@@ -17,6 +16,7 @@ use kubelet_config::finding::{LENIENT_CODES, Severity};
 use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::spelling::nearest;
 use kubelet_config::table;
+use nodecfg_contract::json_document::Kind;
 
 static TEXT: &str = include_str!("../../data/errors.csv");
 static ERRORS: LazyLock<BTreeMap<String, [String; 3]>> = LazyLock::new(|| {

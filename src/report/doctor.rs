@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::count;
-use super::document::{Document, Kind};
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
 use crate::doctor::{Check, Ending, Verdict};
+use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::printable;
 
 /// How wide text is at most: it is read on whatever terminal is at hand.

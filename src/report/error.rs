@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::document::Kind;
 use super::findings::ByFile;
+use nodecfg_contract::json_document::Kind;
 use nodecfg_planning::plan::saved::Difference;
 
 /// Why a command has not done its work.

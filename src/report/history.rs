@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::count;
-use super::document::{Document, Kind};
 use super::markdown::{code, prose};
 use super::style::{bad, good, heading, quiet, warning};
 use crate::history::{Content, Nodes, OtherConfigMap, Revision, Whereabouts};
 use crate::repository::history::WalkEnd;
+use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{FleetName, PoolName};
 
 /// The revisions of a pool.

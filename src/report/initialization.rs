@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::count;
-use super::document::Kind;
 use super::summary::{plain_table, trim_lines};
+use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
 /// A repository to begin with.

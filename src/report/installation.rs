@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::document::Kind;
+use nodecfg_contract::json_document::Kind;
 
 /// What was applied, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

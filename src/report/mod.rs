@@ -5,13 +5,10 @@
 
 use std::io;
 
-pub mod agent_pass;
-pub mod agent_status;
 pub mod capture;
 pub mod coded;
 pub mod codes;
 pub mod doctor;
-pub mod document;
 pub mod ending;
 pub mod error;
 pub mod explain;
@@ -35,10 +32,6 @@ pub mod status;
 mod style;
 pub mod summary;
 pub mod validation;
-
-/// The version of every JSON document and JSON line that nodecfg writes. It changes when a field changes its meaning or
-/// goes away; new fields may appear without a change.
-pub const FORMAT_VERSION: u32 = 1;
 
 /// The output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::document::Kind;
 use super::markdown::{code, prose};
 use super::review::lines;
 use super::style::{heading, warning};
 use super::{duration, names};
+use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{Abort, Pause};
 use nodecfg_contract::printable::one_line;

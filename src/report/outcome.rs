@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::document::Kind;
 use super::error::ErrorMessage;
 use super::explain::{Explanation, way_on};
 use super::summary;
+use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
 

@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::document::{Document, Kind};
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
 use super::{duration, whole_duration};
+use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_planning::judge::Target;
 use nodecfg_planning::rollout::progress::Progress;
@@ -188,10 +188,6 @@ pub struct Scene {
 
 impl Kind for Scene {
     const KIND: &'static str = "Started";
-}
-
-impl Kind for &Progress {
-    const KIND: &'static str = "Progress";
 }
 
 /// The scene in one line, for people.

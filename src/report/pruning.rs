@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::count;
-use super::document::{Document, Kind};
 use super::markdown::{code, prose};
 use super::style::{heading, quiet, warning};
+use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{Deletion, ManagedConfigMap};
 use nodecfg_planning::plan::{Kept, PrunePlan};

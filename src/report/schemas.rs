@@ -4,12 +4,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::agent_pass::AgentPass;
-use super::agent_status::AgentStatus;
 use super::capture::Capture;
 use super::coded::Coded;
 use super::doctor::Doctor;
-use super::document::{Document, Kind, format_version, prepend};
 use super::error::ErrorReport;
 use super::field::Explained;
 use super::history::History;
@@ -22,6 +19,9 @@ use super::pruning::Pruning;
 use super::review::Diff;
 use super::status::{Line as StatusLine, Status};
 use super::validation::Validation;
+use nodecfg_agent::cli::description::AgentStatus;
+use nodecfg_agent::cli::pass::AgentPass;
+use nodecfg_contract::json_document::{Document, Kind, format_version, prepend};
 use nodecfg_planning::desired::schema::tidy;
 use nodecfg_planning::rollout::progress::Progress;
 
@@ -76,9 +76,9 @@ pub enum Output {
     Capture,
     /// By `install`.
     Installation,
-    /// By `agent status`.
+    /// By `nodecfg-agent status`.
     AgentStatus,
-    /// By `agent --once`.
+    /// By `nodecfg-agent --once`.
     AgentPass,
     /// By `history`.
     History,

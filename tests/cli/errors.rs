@@ -30,6 +30,8 @@ fn wrong_usage() {
         "validate --rev main nodecfg.yaml",
         "validate --files-from nowhere",
         "sync -o json --bogus",
+        "agent --kubeconfig /etc/kubernetes/kubelet.conf --listen 9348",
+        "agent host-step --socket /run/nodecfg/step.sock",
     ] {
         let run = run(folder.path(), line);
         assert_eq!(run.exit, 2, "{}", run.shown());

@@ -28,7 +28,6 @@ fn pools_and_nodes_are_proposed_and_nothing_where_there_is_no_cluster() {
     assert_eq!(at(empty.path(), "nodecfg pause g"), [""; 0], "the cluster has no ConfigMaps yet");
     assert_eq!(cluster.run(folder.path(), "sync -q").exit, 0);
     assert_eq!(at(empty.path(), "nodecfg pause g"), ["gpu"]);
-    assert_eq!(at(empty.path(), "nodecfg man agent-"), ["agent-host-step", "agent-status"]);
     let elsewhere = |words: &str| proposals(nodecfg(empty.path()), words);
     assert_eq!(elsewhere("nodecfg capture gpu-"), [""; 0]);
     assert_eq!(elsewhere("nodecfg capture --kubeconfig nowhere gpu-"), [""; 0]);

@@ -23,3 +23,6 @@ mod rollout;
 mod size;
 mod status;
 mod wire;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_nodecfg");

@@ -10,6 +10,7 @@
 //! configuration that failed its trial, with or without the API server.
 
 pub mod api;
+pub mod cli;
 pub mod content;
 pub mod disk;
 pub mod driver;

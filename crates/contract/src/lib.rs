@@ -6,6 +6,7 @@
 
 mod config_source;
 mod content_hash;
+pub mod json_document;
 pub mod names;
 pub mod nodeconfig;
 pub mod observed;

@@ -65,7 +65,7 @@ fn pod(pods: &DaemonSet) -> Value {
 
 fn agent(pods: &DaemonSet) -> Value {
     let host = &pods.host;
-    let mut arguments = vec!["agent".to_owned(), "--log-format=json".to_owned(), format!("--host-step={SOCKET}")];
+    let mut arguments = vec!["--log-format=json".to_owned(), format!("--host-step={SOCKET}")];
     arguments.extend(agent_arguments(host));
     // What listens on every address is asked at loopback.
     let address = match host.listen.ip() {
@@ -118,7 +118,6 @@ fn host_step(pods: &DaemonSet) -> Value {
         "name": "host-step",
         "image": pods.image,
         "args": [
-            "agent",
             "host-step",
             "--log-format=json",
             format!("--socket={SOCKET}"),

@@ -119,7 +119,7 @@ impl Host {
     }
 }
 
-/// The arguments of `nodecfg agent` that say where things are, for pods and for services alike.
+/// The arguments of `nodecfg-agent` that say where things are, for pods and for services alike.
 fn agent_arguments(host: &Host) -> Vec<String> {
     let mut arguments = vec![
         format!("--store-dir={STORE}"),

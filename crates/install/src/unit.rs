@@ -33,7 +33,7 @@ Type=exec
 # Where the node is not called as its host, a line NODE_NAME=… in this file says how.
 Environment=NODE_NAME=%H
 EnvironmentFile=-/etc/default/nodecfg-agent
-ExecStart={program} agent{exec}
+ExecStart={program}{exec}
 Restart=always
 RestartSec=5s
 # The agent alone is asked to end: it sees a restart of the kubelet through that has begun, which takes this long at most.

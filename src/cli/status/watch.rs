@@ -13,10 +13,10 @@ use super::screen::Screen;
 use super::view::View;
 use super::{Exit, Failure, Terminal, width, write};
 use crate::report::Format;
-use crate::report::document::Document;
 use crate::report::progress::JsonLines;
 use crate::report::status::{self as shown, Look};
 use crate::status::{FleetStatus, Selection, changes};
+use nodecfg_contract::json_document::Document;
 
 /// No more often than this is anything shown.
 const BEAT: Duration = Duration::from_millis(250);

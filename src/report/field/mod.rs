@@ -4,7 +4,6 @@
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::report::document::{Document, Kind as DocumentKind};
 use kubelet_config::address::{self, Target};
 use kubelet_config::fields::{self, Field, FieldType, Range};
 use kubelet_config::format::Format;
@@ -15,6 +14,7 @@ use kubelet_config::rules::{self, Rule};
 use kubelet_config::spelling::nearest;
 use kubelet_config::tls::{self, Kind};
 use kubelet_config::{API_VERSION, KIND, Minor};
+use nodecfg_contract::json_document::{Document, Kind as DocumentKind};
 
 mod gate;
 mod text;

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::document::{Document, Kind};
 use crate::review::{Counts, Review};
 use kubelet_config::risk::Class;
+use nodecfg_contract::json_document::{Document, Kind};
 
 /// What `diff` and `sync --dry-run` write with `-o json` and `-o yaml`, and `sync -o json` as its plan.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

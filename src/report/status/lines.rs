@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::document::Kind;
 use super::super::style::quiet;
 use super::layout::{middle, styled};
 use super::{Row, words};
 use crate::status::{Change, FleetOrders, State};
+use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
 

@@ -4,9 +4,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::document::{Document, Kind};
 use super::explain::{self, Explanation};
 use crate::status::{Compared, FleetOrders, FleetStatus, NodeStatus, PoolStatus, State};
+use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_planning::judge::{Failure, Waiting};
 
 mod layout;

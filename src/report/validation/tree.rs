@@ -11,10 +11,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Answers, Batch, FileReport, HostQuestion, Renderer, Totals, stage_name, unknown};
-use crate::report::FORMAT_VERSION;
-use crate::report::document::Kind;
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
+use nodecfg_contract::json_document::FORMAT_VERSION;
+use nodecfg_contract::json_document::Kind;
 
 pub(super) struct Tree {
     yaml: bool,

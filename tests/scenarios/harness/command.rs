@@ -114,7 +114,7 @@ impl Stream {
 impl Running {
     /// Starts the binary with these arguments, and nothing of the environment that could lead it to another cluster.
     pub fn start(home: &Path, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nodecfg"));
+        let mut command = Command::new(crate::PROGRAM);
         command.args(arguments).current_dir(home).env("HOME", home);
         for name in
             ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "NODECFG_REV", "NODECFG_LOG", "HTTPS_PROXY", "https_proxy"]

@@ -1,4 +1,4 @@
-//! The privileged half of an agent that runs as a pod. `nodecfg agent host-step` listens on a unix socket and does three
+//! The privileged half of an agent that runs as a pod. `nodecfg-agent host-step` listens on a unix socket and does three
 //! things, with commands that its own flags name: restart the kubelet, stop it for the removal of its state files, tell its
 //! version. So the container with credentials for the API server has no privileges on the host, and the one with
 //! privileges has no credentials. Nothing that comes over the socket becomes part of a command or of a path.

@@ -101,7 +101,7 @@ fn parse_version(text: &str) -> Option<KubeletVersion> {
 pub enum Hands {
     /// This process.
     Own(Actions),
-    /// `nodecfg agent host-step`, behind this socket.
+    /// `nodecfg-agent host-step`, behind this socket.
     Socket(PathBuf),
 }
 

@@ -7,6 +7,7 @@ use super::StopReason;
 use crate::judge::{Failure, Target, Waiting};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{NodeName, PoolName};
 
 /// One thing that happened.
@@ -152,4 +153,8 @@ impl Progress {
             | Self::Stopped { pool, .. } => Some(pool),
         }
     }
+}
+
+impl Kind for Progress {
+    const KIND: &'static str = "Progress";
 }

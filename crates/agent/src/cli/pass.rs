@@ -1,9 +1,9 @@
-//! How one pass of an agent ended (`agent --once`), for programs.
+//! How one pass of an agent ended (`nodecfg-agent --once`), for programs.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::document::Kind;
+use nodecfg_contract::json_document::Kind;
 
 /// How a pass ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

@@ -7,12 +7,18 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::FORMAT_VERSION;
+/// Version of the JSON documents. It changes when a field changes its meaning or goes away; new fields may appear without a
+/// change.
+pub const FORMAT_VERSION: u32 = 1;
 
 /// A kind of document.
 pub trait Kind {
     /// Its name, as the field `kind` has it.
     const KIND: &'static str;
+}
+
+impl<T: Kind> Kind for &T {
+    const KIND: &'static str = T::KIND;
 }
 
 /// A document: `{formatVersion, kind, …}`.
@@ -60,7 +66,8 @@ impl<T: Kind + JsonSchema> JsonSchema for Document<T> {
 }
 
 /// The schema of `formatVersion`.
-pub(super) fn format_version() -> Schema {
+#[must_use]
+pub fn format_version() -> Schema {
     json_schema!({
         "description": "Changes when a field changes its meaning or goes away; new fields may appear without a change.",
         "const": FORMAT_VERSION,
@@ -68,7 +75,7 @@ pub(super) fn format_version() -> Schema {
 }
 
 /// Puts required properties before those that an object has.
-pub(super) fn prepend<const N: usize>(schema: &mut Schema, head: [(&str, Schema); N]) {
+pub fn prepend<const N: usize>(schema: &mut Schema, head: [(&str, Schema); N]) {
     let names: Vec<Value> = head.iter().map(|(name, _)| Value::from(*name)).collect();
     let mut properties: Map<String, Value> =
         head.into_iter().map(|(name, schema)| (name.to_owned(), schema.to_value())).collect();

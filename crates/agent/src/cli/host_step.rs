@@ -1,11 +1,11 @@
-//! `nodecfg agent host-step`: the privileged half of an agent that runs as a pod.
+//! `nodecfg-agent host-step`: the privileged half of an agent that runs as a pod.
 
 use std::path::PathBuf;
 
+use super::args::LogFormat;
 use super::args::{ActionArgs, LogArgs};
-use crate::cli::logging::LogFormat;
-use crate::cli::{Exit, Failure};
-use nodecfg_agent::host::step::Listening;
+use super::{Exit, Failure};
+use crate::host::step::Listening;
 
 /// Restart the kubelet on behalf of an agent that has no privileges on the host.
 ///
@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg agent host-step --socket /run/nodecfg/step.sock \\
+  nodecfg-agent host-step --socket /run/nodecfg/step.sock \\
     --restart-command 'nsenter -t 1 -m -- systemctl restart kubelet' \\
     --stop-command 'nsenter -t 1 -m -- systemctl stop kubelet' \\
     --kubelet 'nsenter -t 1 -m -- kubelet'";

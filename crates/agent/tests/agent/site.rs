@@ -200,7 +200,7 @@ impl Site {
     /// Starts the agent, with what every test needs and these arguments.
     pub fn agent(&self, arguments: &str) -> Running {
         self.program(&format!(
-            "agent --node-name {NODE} --kubeconfig kubeconfig --store-dir store --kubelet-config {} --kubelet-config-dir {} \
+            "--node-name {NODE} --kubeconfig kubeconfig --store-dir store --kubelet-config {} --kubelet-config-dir {} \
              {arguments}",
             self.host.config().display(),
             self.host.path("kubelet.conf.d").display()

@@ -3,14 +3,12 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::Value;
 
-use super::count;
-use super::document::{Document, Kind};
-use super::style::{bad, good};
-use nodecfg_agent::state::{Beyond, Phase};
-use nodecfg_agent::store::{CheckpointFolder, Description};
+use crate::state::{Beyond, Phase};
+use crate::store::{CheckpointFolder, Description};
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::json_document::Kind;
+use owo_colors::OwoColorize as _;
 
 /// What an agent's store says.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -62,16 +60,16 @@ pub fn text(out: &mut dyn Write, folder: &str, found: &Description) -> io::Resul
     Ok(())
 }
 
-/// The same for programs.
-///
-/// # Errors
-/// When it cannot be written as JSON.
-pub fn document(folder: &str, found: &Description) -> serde_json::Result<Value> {
-    Document::value(AgentStatus { folder, found })
+fn times(number: u64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-fn times(number: u64, what: &str) -> String {
-    usize::try_from(number).map_or_else(|_| format!("{number} {what}s"), |number| count(number, what))
+fn good(text: &str) -> String {
+    text.green().to_string()
+}
+
+fn bad(text: &str) -> String {
+    text.red().bold().to_string()
 }
 
 fn described(source: Option<&ConfigSource>) -> String {
@@ -120,9 +118,11 @@ fn checkpoint_line(checkpoint: &CheckpointFolder) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nodecfg_contract::json_document::Document;
+
     use super::*;
-    use nodecfg_agent::state::{Failure, FailureKind, Trial};
-    use nodecfg_agent::store::CheckpointFile;
+    use crate::state::{Failure, FailureKind, Trial};
+    use crate::store::CheckpointFile;
 
     fn source(name: &str, uid: &str) -> ConfigSource {
         let mut source = ConfigSource::config_map("nodecfg-system", name, "kubelet");
@@ -179,7 +179,8 @@ mod tests {
         };
         let both = [on_trial, fell_back, Description::default()];
         insta::assert_snapshot!("agent-status", both.iter().map(shown).collect::<Vec<_>>().join("\n---\n"));
-        let documents: Vec<_> = both.iter().map(|found| document("/d", found).expect("JSON")).collect();
+        let documents: Vec<_> =
+            both.iter().map(|found| Document::value(AgentStatus { folder: "/d", found }).expect("JSON")).collect();
         insta::assert_json_snapshot!("agent-status-json", documents);
     }
 }

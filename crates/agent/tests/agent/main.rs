@@ -13,15 +13,18 @@
 use std::time::Duration;
 
 mod commands;
+mod help;
 mod kubelet;
 mod lifecycle;
 mod node;
 #[allow(dead_code, reason = "the other tests use the rest")]
-#[path = "../scenarios/harness/command.rs"]
+#[path = "../../../../tests/scenarios/harness/command.rs"]
 mod program;
 mod site;
 mod trouble;
 
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_nodecfg-agent");
 /// How long a condition is waited for, on a busy machine, before the test fails.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How long a run of the program may take to end.

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::cluster_args::parse_duration;
-use crate::cli::logging::LogFormat;
-use nodecfg_agent::host::command::CommandLine;
-use nodecfg_agent::host::system::Actions;
+use super::parse_duration;
+use crate::host::command::CommandLine;
+use crate::host::system::Actions;
 
 /// Where the agent keeps what must survive it.
 pub(super) const STORE: &str = "/var/lib/nodecfg";
@@ -23,6 +22,15 @@ impl StoreArgs {
     pub(super) fn folder(&self) -> &Path {
         &self.store_dir
     }
+}
+
+/// How a log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: an object a line.
+    Json,
 }
 
 /// How the log is written.

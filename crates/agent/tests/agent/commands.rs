@@ -53,8 +53,13 @@ async fn once_without_the_api_server(mut site: Site) {
 }
 
 async fn the_store_read_offline(site: Site) {
-    let status = |format: &str| site.program(&format!("agent status --store-dir store -o {format}"));
+    let status = |format: &str| site.program(&format!("status --store-dir store -o {format}"));
     status("text").end().await.exits(2).says("cannot read the agent's folder store");
+    let error: serde_json::Value = serde_json::from_str(&status("json").end().await.exits(2).out).unwrap();
+    assert_eq!(
+        (&error["kind"], &error["exitCode"], &error["errors"][0]["code"]),
+        (&"Error".into(), &2.into(), &"agent".into())
+    );
     let agent = site.usual_agent();
     site.config_map("a", &site.host.configuration(50));
     site.assign(Some("a")).await;
@@ -81,7 +86,7 @@ async fn the_store_read_offline(site: Site) {
 async fn privileges_behind_a_socket(site: Site) {
     let hands = site.own_hands();
     let hands = hands.split(" --kubelet-version").next().unwrap();
-    let mut step = site.program(&format!("agent host-step --socket step.sock --kubelet false {hands}"));
+    let mut step = site.program(&format!("host-step --socket step.sock --kubelet false {hands}"));
     step.until_it_says("listening").await;
     // No command of its own: what it would run is not there.
     let agent = site.agent("--host-step step.sock --trial-period 1s --health-timeout 1m");
@@ -154,7 +159,7 @@ async fn what_it_does_not_start_on(site: Site) {
     fs::create_dir_all(site.host.path("store")).unwrap();
     fs::write(site.host.path("store/agent.json"), "{\"formatVersion\": 99}").unwrap();
     site.usual_agent().end().await.exits(2).says("the agent cannot start");
-    site.program("agent --node-name Not_A_Node").end().await.exits(2).says("cannot be the name of a node");
-    site.program("agent --restart-command 'x").end().await.exits(2).says("a quote that is not closed");
-    site.program("agent --kubeconfig missing --store-dir store2").end().await.exits(2).says("cannot start");
+    site.program("--node-name Not_A_Node").end().await.exits(2).says("cannot be the name of a node");
+    site.program("--restart-command 'x").end().await.exits(2).says("a quote that is not closed");
+    site.program("--kubeconfig missing --store-dir store2").end().await.exits(2).says("cannot start");
 }

@@ -1,10 +1,10 @@
-//! `nodecfg agent status`: what the agent of this node knows, read from its folder.
+//! `nodecfg-agent status`: what the agent of this node knows, read from its folder.
 
 use super::args::StoreArgs;
-use crate::cli::{Exit, Failure, Terminal};
-use crate::report::{self, Format, agent_status};
-use nodecfg_agent::disk::real::RealDisk;
-use nodecfg_agent::store;
+use super::description::{self, AgentStatus};
+use super::{Exit, Failure, Format};
+use crate::disk::real::RealDisk;
+use crate::store;
 
 /// Show what the agent of this node has on disk, without the API server and whether or not the agent runs.
 ///
@@ -15,7 +15,7 @@ pub(super) struct Args {
     store: StoreArgs,
 }
 
-pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Args, format: Format, out: &mut Vec<u8>) -> Result<Exit, Failure> {
     let folder = args.store.folder();
     if let Err(error) = std::fs::read_dir(folder) {
         return Err(Failure::agent(
@@ -25,10 +25,7 @@ pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Resul
     }
     let found = store::inspect(&RealDisk::unlocked(), folder);
     let folder = folder.display().to_string();
-    match format {
-        Format::Text | Format::Markdown => agent_status::text(&mut terminal.out, &folder, &found)?,
-        Format::Json => report::json(&mut terminal.out, &agent_status::document(&folder, &found)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &agent_status::document(&folder, &found)?)?,
-    }
+    let document = AgentStatus { folder: &folder, found: &found };
+    super::write(out, format, document, |out| description::text(out, &folder, &found))?;
     Ok(if found.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }

@@ -1,36 +1,33 @@
-//! `nodecfg agent`, run for long or once.
+//! The agent, run for long or once.
 
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::args::LogFormat;
 use super::args::{ActionArgs, KUBELET, LogArgs, StoreArgs};
-use crate::cli::cluster_args::parse_duration;
-use crate::cli::logging::LogFormat;
-use crate::cli::{Exit, Failure, Terminal};
-use crate::report::agent_pass::{AgentPass, PassResult};
-use crate::report::document::Document;
-use crate::report::{self, Format};
-use nodecfg_agent::api::AgentClient;
-use nodecfg_agent::api::AgentClientOptions;
-use nodecfg_agent::disk::real::RealDisk;
-use nodecfg_agent::driver::{self, Options, Pass};
-use nodecfg_agent::host::system::{Hands, SystemHost};
-use nodecfg_agent::keeper::{Keeper, Paths};
-use nodecfg_agent::metrics::Metrics;
-use nodecfg_agent::placement::Placement;
-use nodecfg_agent::serve::Endpoint;
-use nodecfg_agent::state::Settings;
+use super::pass::{AgentPass, PassResult};
+use super::{Exit, Failure, Format, parse_duration};
+use crate::api::{AgentClient, AgentClientOptions};
+use crate::disk::real::RealDisk;
+use crate::driver::{self, Options, Pass};
+use crate::host::system::{Hands, SystemHost};
+use crate::keeper::{Keeper, Paths};
+use crate::metrics::Metrics;
+use crate::placement::Placement;
+use crate::serve::Endpoint;
+use crate::state::Settings;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::KubeletVersion;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  nodecfg agent --kubeconfig /etc/nodecfg/kubeconfig --listen 9348
-  nodecfg agent --activation drop-in --kubelet-config-dir /etc/kubernetes/kubelet.conf.d
-  nodecfg agent --once --trial-period 2m
-  nodecfg agent status";
+  nodecfg-agent --kubeconfig /etc/nodecfg/kubeconfig --listen 9348
+  nodecfg-agent --activation drop-in --kubelet-config-dir /etc/kubernetes/kubelet.conf.d
+  nodecfg-agent --once --trial-period 2m
+  nodecfg-agent status";
 
 /// How long `--once` waits for the API server.
 const ONCE_PATIENCE: Duration = Duration::from_secs(60);
@@ -61,7 +58,7 @@ pub(super) struct RunArgs {
     trial: TrialArgs,
     #[command(flatten)]
     actions: ActionArgs,
-    /// Leave to `nodecfg agent host-step`, which listens on this SOCKET, what needs privileges on the host: to restart the
+    /// Leave to `nodecfg-agent host-step`, which listens on this SOCKET, what needs privileges on the host: to restart the
     /// kubelet and to ask for its version. Its flags say how.
     #[arg(long, value_name = "SOCKET", help_heading = KUBELET)]
     #[arg(conflicts_with_all = ["restart_command", "stop_command", "restart_timeout", "kubelet", "kubelet_root_dir"])]
@@ -158,7 +155,7 @@ impl RunArgs {
     }
 }
 
-pub(super) async fn run(args: RunArgs, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Result<Exit, Failure> {
     let node = args.node()?;
     let keeper = keeper(&args)?;
     let options = ConnectOptions { kubeconfig: args.kubeconfig.clone(), context: None };
@@ -169,7 +166,7 @@ pub(super) async fn run(args: RunArgs, format: Format, terminal: &mut Terminal) 
     let options = Options { metrics: metrics.clone(), ..Options::default() };
     if args.once {
         let pass = driver::once(keeper, client, &host, options, ONCE_PATIENCE, args.limit()).await?;
-        return tell(&node, &pass, format, terminal);
+        return tell(&node, &pass, format, out);
     }
     let endpoint = match args.listen {
         Some(address) => Some(listen(address).await?),
@@ -209,7 +206,7 @@ fn keeper(args: &RunArgs) -> Result<Keeper<RealDisk>, Failure> {
     };
     let paths = Paths { folder: args.store.folder().to_path_buf(), placement };
     let failure = |reason: String| {
-        let help = "nothing was changed, and the kubelet goes on with what it has; `nodecfg agent status` shows what can be read";
+        let help = "nothing was changed, and the kubelet goes on with what it has; `nodecfg-agent status` shows what can be read";
         Failure::agent(format!("the agent cannot start: {reason}"), help)
     };
     let disk = RealDisk::open(&paths.folder).map_err(|error| failure(error.to_string()))?;
@@ -217,7 +214,7 @@ fn keeper(args: &RunArgs) -> Result<Keeper<RealDisk>, Failure> {
 }
 
 /// Says how `--once` ended.
-fn tell(node: &NodeName, pass: &Pass, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+fn tell(node: &NodeName, pass: &Pass, format: Format, out: &mut Vec<u8>) -> Result<Exit, Failure> {
     let (exit, state, text) = match pass {
         Pass::Settled => (Exit::Done, PassResult::Settled, "runs what is assigned".to_owned()),
         Pass::NoNodeConfig => {
@@ -237,12 +234,8 @@ fn tell(node: &NodeName, pass: &Pass, format: Format, terminal: &mut Terminal) -
         Pass::Failed { error, message } => (Some(error.as_str()), message.as_deref()),
         _ => (None, None),
     };
-    let document = Document::value(AgentPass { node: node.as_str(), result: state, error, message })?;
-    match format {
-        Format::Text | Format::Markdown => writeln!(terminal.out, "node {node} {text}")?,
-        Format::Json => report::json(&mut terminal.out, &document)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &document)?,
-    }
+    let document = AgentPass { node: node.as_str(), result: state, error, message };
+    super::write(out, format, document, |out| writeln!(out, "node {node} {text}"))?;
     Ok(exit)
 }
 

@@ -1,0 +1,109 @@
+//! Exit codes of the agent, and what each error becomes.
+
+use std::io::Write as _;
+
+use anstream::eprint;
+use nodecfg_cluster::ClusterError;
+use nodecfg_cluster::connect::ConnectError;
+use nodecfg_contract::json_document::{Document, Kind};
+use owo_colors::OwoColorize as _;
+use serde::Serialize;
+
+use super::Format;
+
+/// How the agent ends. The numbers mean what they mean for `nodecfg`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// Done, nothing to report.
+    Done = 0,
+    /// Wrong usage, or the agent cannot run on this host.
+    Failed = 2,
+    /// The API server refused, or cannot be reached.
+    Cluster = 4,
+    /// The node does not run what is assigned.
+    NotConverged = 5,
+}
+
+/// Why the agent has not done its work.
+#[derive(Debug)]
+pub(super) struct Failure {
+    exit: Exit,
+    code: &'static str,
+    message: String,
+    help: String,
+}
+
+impl Failure {
+    /// Arguments that make no sense.
+    pub(super) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, code: "usage", message: message.into(), help: help.into() }
+    }
+
+    /// What keeps the agent from running on this host.
+    pub(super) fn agent(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, code: "agent", message: message.into(), help: help.into() }
+    }
+
+    /// Writes it, as text to standard error or as a document to `out`.
+    pub(super) fn report(&self, format: Format, out: &mut Vec<u8>) -> Exit {
+        let error = ErrorMessage { code: self.code, message: &self.message, help: &self.help };
+        let document = Document::new(Report { exit_code: self.exit as u8, errors: [error] });
+        // Where even the report cannot be written, the exit code is all that is left.
+        let _ = match format {
+            Format::Json => serde_json::to_string(&document).map(|text| writeln!(out, "{text}")).is_ok(),
+            Format::Yaml => serde_saphyr::to_string(&document).map(|text| out.extend(text.into_bytes())).is_ok(),
+            Format::Text => {
+                eprint!("{} {}\n", "error:".red().bold(), self.message);
+                if !self.help.is_empty() {
+                    eprint!("  {} {}\n", "help:".bold(), self.help);
+                }
+                true
+            }
+        };
+        self.exit
+    }
+}
+
+/// The document of an error, shaped as that of `nodecfg`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    exit_code: u8,
+    errors: [ErrorMessage<'a>; 1],
+}
+
+impl Kind for Report<'_> {
+    const KIND: &'static str = "Error";
+}
+
+#[derive(Serialize)]
+struct ErrorMessage<'a> {
+    code: &'a str,
+    message: &'a str,
+    help: &'a str,
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let help = error.help().to_owned();
+        Self { exit: Exit::Cluster, code: "no-cluster", message: error.to_string(), help }
+    }
+}
+
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Self {
+        Self { exit: Exit::Cluster, code: error.code(), message: error.to_string(), help: error.help() }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::agent(format!("cannot write the output: {error}"), "check the disk's free space")
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        std::io::Error::from(error).into()
+    }
+}

@@ -1,0 +1,241 @@
+//! The command line of the agent. The environment is read here, and every error becomes an exit code and a report in
+//! `failure`.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anstream::ColorChoice;
+use clap::{CommandFactory as _, Parser as _};
+use kubelet_config::duration;
+use nodecfg_contract::json_document::{Document, Kind};
+use serde::Serialize;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+mod args;
+pub mod description;
+mod failure;
+mod host_step;
+pub mod pass;
+mod run;
+mod status;
+
+use args::LogFormat;
+use failure::{Exit, Failure};
+
+/// Run the node agent: make this node's kubelet run what its NodeConfig assigns.
+///
+/// Watches the NodeConfig of this node, downloads and checks the ConfigMap that it names, keeps it on disk, puts the kubelet
+/// on it and restarts the kubelet, watches it through a trial, falls back to the last known good when that fails, and
+/// reports all of this in the status of the NodeConfig. What is on disk is enough to go on after a reboot, with or without
+/// the API server. Logs to standard error.
+///
+/// Ends on SIGTERM and SIGINT with 0; a restart of the kubelet that has begun is finished first. Exits with
+/// 2 when it cannot start: its folder cannot be read or belongs to another agent, or the address to listen on is taken.
+/// Exits with 4 when nothing says where the API server is, and when that has not accepted the credentials for five minutes,
+/// so that a service manager starts it again with those that are on disk by then. It waits for an API server that does not
+/// answer.
+#[derive(Debug, clap::Parser)]
+#[command(name = "nodecfg-agent", version, args_conflicts_with_subcommands = true, after_help = run::EXAMPLES)]
+#[command(max_term_width = 100, disable_help_subcommand = true)]
+struct Cli {
+    /// How to write the result: text, json or yaml.
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 100)]
+    output: Format,
+    /// When to use colours: auto (on a terminal, unless NO_COLOR is set), always or never.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 101)]
+    color: Color,
+    /// Log more: twice logs every request.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL, display_order = 102)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: run::RunArgs,
+}
+
+const GLOBAL: &str = "Global options";
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Status(status::Args),
+    HostStep(Box<host_step::Args>),
+}
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs: one document.
+    Json,
+    /// The same document as YAML.
+    Yaml,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The declared arguments, for tests of what starts the agent.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs the program with these arguments, the first of which is its name.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.get(1).is_some_and(|word| word == "agent") {
+        let message = "nodecfg-agent takes no command agent: the program itself is the agent";
+        let help = "remove the word agent from the unit or manifest; `nodecfg install` writes both";
+        let exit = Failure::usage(message, help).report(Format::Text, &mut Vec::new());
+        return ExitCode::from(exit as u8);
+    }
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; a closed pipe while printing them is none either.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { Exit::Failed } else { Exit::Done } as u8);
+        }
+    };
+    match cli.color {
+        Color::Auto => ColorChoice::Auto,
+        Color::Always => ColorChoice::AlwaysAnsi,
+        Color::Never => ColorChoice::Never,
+    }
+    .write_global();
+    let style = match &cli.command {
+        None => Some(cli.run.log_format()),
+        Some(Command::HostStep(args)) => Some(args.log_format()),
+        Some(Command::Status(_)) => None,
+    };
+    start_logging(style, cli.verbose);
+    let format = cli.output;
+    let mut out = Vec::new();
+    let result = match cli.command {
+        None => block_on(run::run(cli.run, format, &mut out)),
+        Some(Command::Status(args)) => status::run(&args, format, &mut out),
+        Some(Command::HostStep(args)) => block_on(host_step::run(*args)),
+    };
+    let exit = result.unwrap_or_else(|failure| failure.report(format, &mut out));
+    match print(&out) {
+        Ok(()) => ExitCode::from(exit as u8),
+        Err(_) => ExitCode::from(Exit::Failed as u8),
+    }
+}
+
+/// Writes a result: for people as `text` does, for programs as a document.
+fn write<T: Kind + Serialize>(
+    out: &mut Vec<u8>,
+    format: Format,
+    body: T,
+    text: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let document = Document::value(body)?;
+    match format {
+        Format::Text => text(out)?,
+        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?,
+        Format::Yaml => out.extend(serde_saphyr::to_string(&document).map_err(io::Error::other)?.into_bytes()),
+    }
+    Ok(())
+}
+
+/// Writes to standard output. A reader that has gone away is no error.
+fn print(bytes: &[u8]) -> io::Result<()> {
+    let mut out = anstream::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Starts logging to standard error: of a process that runs for long what it does, of a command only what goes wrong.
+/// NODECFG_LOG overrides, in the syntax of `tracing_subscriber::filter::Targets`.
+fn start_logging(service: Option<LogFormat>, verbose: u8) {
+    let level = match (service, verbose) {
+        (None, 0) => "warn",
+        (None, 1) | (Some(_), 0) => "info",
+        _ => "debug",
+    };
+    let asked = std::env::var("NODECFG_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = asked.or_else(|| format!("nodecfg={level},kubelet_config={level}").parse().ok()).unwrap_or_default();
+    let colored = match anstream::stderr().current_choice() {
+        ColorChoice::Auto => io::stderr().is_terminal(),
+        choice => choice != ColorChoice::Never,
+    };
+    let logs = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(colored)
+        // The complaint about a closed standard error would itself go to standard error, and panic.
+        .log_internal_errors(false)
+        .with_target(false);
+    let logs = match service {
+        None => logs.compact().without_time().boxed(),
+        Some(LogFormat::Text) => logs.compact().boxed(),
+        Some(LogFormat::Json) => logs.json().flatten_event(true).with_ansi(false).boxed(),
+    };
+    // A second start in one process, as in tests, keeps the first one's logger.
+    let _ = tracing_subscriber::registry().with(logs.with_filter(filter)).try_init();
+}
+
+/// Runs in this one thread: the agent does one thing at a time, and every thread costs memory on every node.
+fn block_on<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Failure::agent(
+            format!("cannot start the asynchronous runtime: {error}"),
+            "check the limits on threads and open files (`ulimit -a`)",
+        )
+    })?;
+    let result = runtime.block_on(future);
+    // Background work, such as a watch that is no longer needed, must not delay the end.
+    runtime.shutdown_background();
+    result
+}
+
+/// Completes on SIGINT, SIGTERM and SIGHUP. Where they cannot be waited for, never: they keep their usual effect.
+async fn stopped() {
+    if let Err(error) = signalled().await {
+        tracing::error!("cannot wait for signals: {error}");
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn signalled() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result,
+        _ = terminate.recv() => Ok(()),
+        _ = hang_up.recv() => Ok(()),
+    }
+}
+
+/// A duration as Go and kubectl write it: `30s`, `5m`, `1h30m`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|problem| format!("it {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_declared_without_contradictions() {
+        command().debug_assert();
+    }
+}
