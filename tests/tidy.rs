@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,30 +18,35 @@ const LINES: usize = 500;
 /// Files that may be longer, and why.
 const LONGER: &[(&str, &str)] = &[];
 
-/// The rim of the rollout, which sends and waits for the pure machine within.
-const RIM: [&str; 2] = ["src/rollout/commentary.rs", "src/rollout/execute.rs"];
+/// What the manifest of a crate must not name among its dependencies: cargo then keeps the code from naming it.
+const LAYERS: [(&str, &[&str]); 7] = [
+    (
+        "kubelet-config",
+        &["clap", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-contract", "nodecfg-planning", "tokio"],
+    ),
+    ("contract", &["clap", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-planning", "tokio"]),
+    ("install", &["clap", "git2", "kube", "nodecfg-agent", "nodecfg-cluster", "nodecfg-planning", "tokio"]),
+    ("planning", &["clap", "futures", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-sandbox", "tokio"]),
+    ("cluster", &["clap", "git2", "nodecfg-agent", "nodecfg-planning", "nodecfg-sandbox"]),
+    ("agent", &["axum", "git2", "nodecfg-planning", "nodecfg-sandbox"]),
+    ("sandbox", &["clap", "git2", "nodecfg-planning"]),
+];
 
-/// Rules about imports: for these files (folders, or files by name) none of these. Tests within them are free.
-const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
+/// Rules about imports that cargo cannot check: for these files (folders, or files by name) none of these. Tests within them are
+/// free.
+const FORBIDDEN: [(&[&str], &[&str], &str); 9] = [
+    (
+        &["crates/contract/src", "crates/kubelet-config/src", "crates/planning/src"],
+        &["std::fs", "std::net", "std::process", "std::env", "std::thread"],
+        "is pure: time, randomness and the world come in as values",
+    ),
     (
         &[
-            "src/advice",
-            "src/agent/content.rs",
-            "src/agent/machine",
-            "src/agent/signals.rs",
-            "src/agent/state.rs",
-            "src/contract.rs",
-            "src/desired",
+            "crates/agent/src/content.rs",
+            "crates/agent/src/machine",
+            "crates/agent/src/signals.rs",
+            "crates/agent/src/state.rs",
             "src/doctor",
-            "src/document",
-            "src/finding.rs",
-            "src/judge.rs",
-            "src/kubelet",
-            "src/names.rs",
-            "src/observed",
-            "src/plan",
-            "src/printable.rs",
-            "src/rollout",
             "src/status",
             "src/telemetry/facts.rs",
             "src/telemetry/metrics.rs",
@@ -50,9 +54,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
         ],
         &[
             "kube::",
-            "k8s_openapi",
             "hyper",
-            "axum",
             "git2",
             "tokio",
             "futures",
@@ -62,104 +64,61 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
             "std::process",
             "std::env",
             "std::thread",
-            "crate::clock",
-            "crate::cluster",
+            "nodecfg_clock",
+            "nodecfg_cluster",
+            "nodecfg_sandbox",
             "crate::report",
-            "crate::sandbox",
             "crate::cli",
         ],
         "is pure: time, randomness and the world come in as values",
     ),
     (
-        &["src/judge.rs", "src/observed", "src/plan", "src/rollout", "src/status"],
-        &["crate::nodeconfig", "cluster::binding", "Binding::"],
+        &["crates/planning/src", "src/status"],
+        &["nodecfg_contract::nodeconfig", "nodecfg_cluster::binding", "Binding::"],
         "must not know where a cluster keeps its assignments",
     ),
     (
         &["src/report"],
         &[
             "kube::",
-            "k8s_openapi",
             "hyper",
             "tokio",
             "std::fs",
             "std::net",
             "std::process",
             "std::env",
-            "crate::clock",
-            "crate::cluster",
-            "crate::sandbox",
+            "nodecfg_clock",
+            "nodecfg_cluster",
+            "nodecfg_sandbox",
             "crate::cli",
         ],
         "writes what it is given to where it is told, and knows no cluster",
     ),
     (
         &["src/repository"],
-        &["kube::", "tokio", "std::net", "std::env", "crate::cluster", "crate::plan", "crate::report"],
+        &["kube::", "tokio", "std::net", "std::env", "nodecfg_cluster", "nodecfg_planning::plan", "crate::report"],
         "reads files",
     ),
+    (&["crates/cluster/src"], &["std::fs", "std::process"], "talks to a server and decides nothing"),
     (
+        // All of it but crates/sandbox/src/agents, which runs the agent itself.
         &[
-            "src/repository/address.rs",
-            "src/repository/file.rs",
-            "src/repository/folder.rs",
-            "src/repository/git.rs",
-            "src/repository/links.rs",
-            "src/repository/remote/cache.rs",
-            "src/repository/remote/known_hosts.rs",
-            "src/repository/remote/mod.rs",
-            "src/repository/remote/session.rs",
-            "src/repository/remote/wanted.rs",
-            "src/repository/signature",
+            "crates/sandbox/src/api",
+            "crates/sandbox/src/face",
+            "crates/sandbox/src/kubelets",
+            "crates/sandbox/src/nodes.rs",
+            "crates/sandbox/src/simulated.rs",
         ],
-        &["std::process"],
-        "starts no program; remote/credentials.rs alone does, the one that GIT_ASKPASS names",
-    ),
-    (
-        &["src/cluster"],
-        &[
-            "std::fs",
-            "std::process",
-            "crate::repository",
-            "crate::document",
-            "crate::plan",
-            "crate::judge",
-            "crate::rollout",
-            "crate::report",
-        ],
-        "talks to a server and decides nothing",
-    ),
-    (
-        &["src/agent"],
-        &["crate::plan", "crate::rollout", "crate::repository", "crate::judge", "crate::sandbox", "crate::cli"],
-        "is the node's half: it must not know what the reconciler intends",
-    ),
-    (
-        &["src/sandbox"],
-        &["crate::plan", "crate::rollout", "crate::report", "crate::repository", "crate::judge"],
+        &["nodecfg_cluster", "nodecfg_agent"],
         "is a cluster: it must not know what nodecfg intends",
     ),
     (
-        // All of it but src/sandbox/agents, which runs the agent itself.
-        &[
-            "src/sandbox/api",
-            "src/sandbox/face",
-            "src/sandbox/kubelets",
-            "src/sandbox/embedded.rs",
-            "src/sandbox/fit.rs",
-            "src/sandbox/nodes.rs",
-            "src/sandbox/simulated.rs",
-        ],
-        &["crate::cluster"],
-        "is a cluster: it must not know what nodecfg intends",
-    ),
-    (
-        &["src"],
+        &["src", "crates"],
         &["lazy_static", "once_cell", "chrono", "serde_yaml", "openssl", "reqwest", "rand::"],
         "another crate does that here already",
     ),
     // One `use` a module, so that the rules above see it.
-    (&["src"], &["crate::{", "std::{"], "is imported from module by module"),
+    (&["src", "crates"], &["crate::{", "std::{"], "is imported from module by module"),
 ];
 
 fn root() -> PathBuf {
@@ -270,10 +229,18 @@ fn shipped(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// The shipped lines of the library and the binary.
+/// The roots of all libraries and programs that are shipped.
+fn crate_roots() -> Vec<String> {
+    let is_root = |file: &String| {
+        let parts: Vec<&str> = file.split('/').collect();
+        matches!(parts.as_slice(), ["src", "lib.rs" | "main.rs"] | ["crates", _, "src", "lib.rs" | "main.rs"])
+    };
+    rust_files().into_iter().filter(is_root).collect()
+}
+
+/// The shipped lines of all libraries and programs.
 fn library() -> Vec<(String, String)> {
-    let mut all = modules("src/lib.rs", false);
-    all.extend(modules("src/main.rs", false));
+    let all: BTreeMap<String, bool> = crate_roots().iter().flat_map(|root| modules(root, false)).collect();
     all.into_iter()
         .filter(|(_, tests)| !tests)
         .map(|(file, _)| {
@@ -299,15 +266,24 @@ fn none(rule: &str, found: &[String]) {
 }
 
 #[test]
+fn manifests_keep_the_layers_apart() {
+    let mut found = Vec::new();
+    for (name, forbidden) in LAYERS {
+        let manifest = read(&format!("crates/{name}/Cargo.toml"));
+        let dependencies = manifest.split("\n[").find(|table| table.starts_with("dependencies]")).unwrap_or_default();
+        let named = dependencies.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+        found.extend(named.filter(|name| forbidden.contains(name)).map(|dependency| format!("{name}: {dependency}")));
+    }
+    none("dependencies of crates", &found);
+}
+
+#[test]
 fn nobody_imports_what_is_none_of_its_business() {
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
     for (file, text) in library() {
         for (places, forbidden, why) in FORBIDDEN {
             let Some(place) = places.iter().find(|place| is_in(&file, place)) else { continue };
-            if *place == "src/rollout" && RIM.contains(&file.as_str()) {
-                continue;
-            }
             used.insert(*place);
             for (number, line) in shipped(&text) {
                 found.extend(
@@ -332,12 +308,21 @@ fn nobody_imports_what_is_none_of_its_business() {
 #[test]
 fn the_clock_the_environment_and_the_sandbox_have_one_door_each() {
     let doors: [(&[&str], &[&str]); 3] = [
-        (&["Timestamp::now(", "Zoned::now(", "SystemTime::now(", "Instant::now("], &["src/clock.rs"]),
+        (&["Timestamp::now(", "Zoned::now(", "SystemTime::now(", "Instant::now("], &["crates/clock/src"]),
         // Which kubeconfig, and which proxy to go round, is asked once, on behalf of the command line.
-        (&["std::env::", "env::var"], &["src/cli", "src/main.rs", "src/cluster/connect.rs"]),
         (
-            &["crate::sandbox", "super::sandbox"],
-            &["src/sandbox", "src/cli/sandbox.rs", "src/cli/sync.rs", "src/cli/failure.rs"],
+            &["std::env::", "env::var"],
+            &[
+                "src/cli",
+                "src/main.rs",
+                "crates/agent/src/cli",
+                "crates/agent/src/main.rs",
+                "crates/cluster/src/connect.rs",
+            ],
+        ),
+        (
+            &["nodecfg_sandbox"],
+            &["src/sandbox_nodes.rs", "src/cli/sandbox.rs", "src/cli/sync.rs", "src/cli/failure.rs"],
         ),
     ];
     let mut found = Vec::new();
@@ -358,15 +343,19 @@ fn the_clock_the_environment_and_the_sandbox_have_one_door_each() {
 
 #[test]
 fn every_source_file_is_compiled_and_opens_with_its_purpose() {
-    let mut reachable: BTreeSet<String> = modules("src/lib.rs", false).into_keys().collect();
-    reachable.extend(modules("src/main.rs", false).into_keys());
+    let mut reachable: BTreeSet<String> =
+        crate_roots().iter().flat_map(|root| modules(root, false).into_keys()).collect();
     let sources = rust_files();
     // What cargo takes for a crate by itself: files, and folders with a main.rs.
     for file in &sources {
         let parts: Vec<&str> = file.split('/').collect();
         let is_crate = matches!(
             parts.as_slice(),
-            ["tests" | "benches", _] | ["tests" | "benches", _, "main.rs"] | ["fuzz", "fuzz_targets", _]
+            ["tests" | "benches", _]
+                | ["tests" | "benches", _, "main.rs"]
+                | ["crates", _, "tests", _]
+                | ["crates", _, "tests", _, "main.rs"]
+                | ["fuzz", "fuzz_targets", _]
         );
         if is_crate {
             reachable.extend(modules(file, true).into_keys());
@@ -381,7 +370,7 @@ fn every_source_file_is_compiled_and_opens_with_its_purpose() {
 #[test]
 fn files_are_about_one_thing_and_named_after_it() {
     let mut found = Vec::new();
-    for file in rust_files().iter().filter(|file| file.starts_with("src/")) {
+    for file in rust_files().iter().filter(|file| file.starts_with("src/") || file.starts_with("crates/")) {
         let lines = read(file).lines().count();
         let longer = LONGER.iter().any(|(allowed, _)| allowed == file);
         if lines > LINES && !longer {
@@ -680,7 +669,8 @@ fn links_in_the_documents_lead_somewhere() {
         // Paths of sources in code spans are links too.
         for span in code(&text) {
             let span = span.trim_end_matches('/');
-            let is_path = span.starts_with("src/") && span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+            let is_path = (span.starts_with("src/") || span.starts_with("crates/"))
+                && span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
             if is_path && !root().join(span).exists() {
                 found.push(format!("{document}: {span}"));
             }
@@ -732,18 +722,23 @@ fn versions_agree() {
 }
 
 #[test]
-fn the_map_shows_every_module() {
+fn the_map_shows_every_module_and_every_crate() {
     let map = read("ARCHITECTURE.md");
-    let mut missing = String::new();
+    let mut missing = Vec::new();
     for line in read("src/lib.rs").lines() {
         if let Some(name) = module_declared(line) {
             let as_written = [format!("`src/{name}.rs`"), format!("`src/{name}/`")];
             if !as_written.iter().any(|path| map.contains(path.as_str())) {
-                let _ = writeln!(missing, "  {name}");
+                missing.push(name.to_owned());
             }
         }
     }
-    assert!(missing.is_empty(), "not in ARCHITECTURE.md's code map:\n{missing}");
+    let crates = files().into_iter().filter_map(|file| {
+        let name = file.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+        Some(format!("crates/{name}"))
+    });
+    missing.extend(crates.filter(|name| !map.contains(&format!("`{name}/"))));
+    none("not in ARCHITECTURE.md's code map", &missing);
 }
 
 #[test]
