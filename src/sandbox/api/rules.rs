@@ -246,7 +246,9 @@ mod tests {
         assert!(message.contains("schema.properties[spec].x-kubernetes-validations[0].rule"), "{message}");
         assert!(message.contains("\"self.x.frob()\": the sandbox knows no CEL beyond"), "{message}");
         assert!(message.contains("[1].rule: Required") && message.contains("[2].messageExpression"), "{message}");
-        for other in ["self.matches('a') || self.matches('b')", r"self.matches('\d')", "self.matches('(')", "self  == ''"] {
+        for other in
+            ["self.matches('a') || self.matches('b')", r"self.matches('\d')", "self.matches('(')", "self  == ''"]
+        {
             assert!(Check::of(other).is_none(), "{other}");
         }
     }
