@@ -55,9 +55,9 @@ pub(super) fn grouped<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<Failure>
 
 /// The section, where something failed.
 pub(super) fn section(page: &Page) -> Markup {
-    let anchors = Anchors::of(page);
     html! {
         @if !page.failures.is_empty() {
+            @let anchors = Anchors::of(page);
             section #failures {
                 h2 { "What went wrong" }
                 @for failure in page.failures.iter().take(MOST) {
