@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::taken::{LeftOut, Taken, Withheld, path};
@@ -25,18 +27,21 @@ pub struct Common {
 }
 
 /// A field that is not the same on all nodes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Differing")]
 pub struct Difference {
-    /// The field.
+    /// Its path.
     pub field: String,
-    /// The values, the most common first: it is the one that is taken.
+    /// Its values, that of the most nodes first.
+    #[serde(rename = "values")]
     pub shares: Vec<Share>,
 }
 
-/// A value and who has it.
-#[derive(Debug, Clone, PartialEq)]
+/// A value and the nodes that have it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Held")]
 pub struct Share {
-    /// The value; unset where the field is not set.
+    /// The value; null where the field is not set.
     pub value: Option<Json>,
     /// The nodes, by name.
     pub nodes: Vec<NodeName>,

@@ -30,9 +30,10 @@ pub struct Taken {
 }
 
 /// A field that was left out.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Omitted")]
 pub struct LeftOut {
-    /// The field.
+    /// Its path.
     pub field: String,
     /// Why.
     pub why: Withheld,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::markdown::{code, prose};
-use crate::capture::{Common, Withheld, to_yaml};
+use crate::capture::{Common, Difference, LeftOut, to_yaml};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::NodeName;
 
@@ -22,9 +22,9 @@ pub struct Capture<'a> {
     /// Their KubeletConfiguration. For a field that they do not share, the value that most of them have.
     pub configuration: &'a Map<String, Value>,
     /// The fields that they do not share, by path.
-    pub differences: Vec<Differing<'a>>,
+    pub differences: &'a [Difference],
     /// Fields that are not in the configuration, though kubelets have them set.
-    pub left_out: Vec<Omitted<'a>>,
+    pub left_out: &'a [LeftOut],
     /// The nodes that did not answer.
     pub failed: Vec<Failed>,
     /// The files that were written.
@@ -33,36 +33,6 @@ pub struct Capture<'a> {
 
 impl Kind for Capture<'_> {
     const KIND: &'static str = "Capture";
-}
-
-/// A field that is not the same on all nodes.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Differing<'a> {
-    /// Its path.
-    pub field: &'a str,
-    /// Its values, that of the most nodes first.
-    pub values: Vec<Held<'a>>,
-}
-
-/// A value and the nodes that have it.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Held<'a> {
-    /// The value; null where the field is not set.
-    pub value: Option<&'a Value>,
-    /// The nodes, by name.
-    pub nodes: &'a [NodeName],
-}
-
-/// A field that was left out.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Omitted<'a> {
-    /// Its path.
-    pub field: &'a str,
-    /// Why.
-    pub why: Withheld,
 }
 
 /// A node that did not answer.
@@ -83,16 +53,12 @@ impl<'a> Capture<'a> {
     /// What these nodes have in common, of so many.
     #[must_use]
     pub fn of(common: &'a Common, of: usize, failed: Vec<Failed>, written: Vec<String>) -> Self {
-        let differences = common.differences.iter().map(|one| Differing {
-            field: &one.field,
-            values: one.shares.iter().map(|share| Held { value: share.value.as_ref(), nodes: &share.nodes }).collect(),
-        });
         Self {
             nodes: &common.nodes,
             of,
             configuration: &common.configuration,
-            differences: differences.collect(),
-            left_out: common.left_out.iter().map(|out| Omitted { field: &out.field, why: out.why }).collect(),
+            differences: &common.differences,
+            left_out: &common.left_out,
             failed,
             written,
         }
@@ -107,15 +73,15 @@ impl<'a> Capture<'a> {
         if !self.differences.is_empty() {
             writeln!(out, "\n| field | value | nodes |\n|---|---|---|")?;
         }
-        for differing in &self.differences {
-            for held in &differing.values {
-                let value = held.value.map_or_else(|| "not set".to_owned(), |value| code(&value.to_string()));
+        for differing in self.differences {
+            for held in &differing.shares {
+                let value = held.value.as_ref().map_or_else(|| "not set".to_owned(), |value| code(&value.to_string()));
                 let nodes: Vec<String> = held.nodes.iter().map(|node| code(node.as_str())).collect();
-                writeln!(out, "| {} | {value} | {} |", code(differing.field), nodes.join(", "))?;
+                writeln!(out, "| {} | {value} | {} |", code(&differing.field), nodes.join(", "))?;
             }
         }
-        for omitted in &self.left_out {
-            writeln!(out, "\n{} is left out: it {}.", code(omitted.field), omitted.why.words())?;
+        for omitted in self.left_out {
+            writeln!(out, "\n{} is left out: it {}.", code(&omitted.field), omitted.why.words())?;
         }
         for failed in &self.failed {
             writeln!(out, "\n{}", prose(&failed.message))?;

@@ -2,16 +2,19 @@
 
 use std::io::{self, Write};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use ring::digest::{SHA256, digest};
 
-use super::markup::{Anchor, Attribute, Markup, class};
 use super::page::Page;
+use super::text::{Prose, Text};
 use super::{changes, failures, nodes, timeline};
 
-/// How it looks.
+/// The style sheet.
 const STYLE: &str = include_str!("page.css");
-/// What it does beyond what a page without scripts does: keys in the grid, and filters.
+/// Keys in the grid, and filters. The page is complete without it.
 const SCRIPT: &str = include_str!("page.js");
 
 /// Writes the page.
@@ -19,133 +22,126 @@ const SCRIPT: &str = include_str!("page.js");
 /// # Errors
 /// When the writer does.
 pub fn write(out: &mut dyn Write, page: &Page) -> io::Result<()> {
-    out.write_all(markup(page).as_bytes())
+    out.write_all(document(page).into_string().as_bytes())
 }
 
-fn markup(page: &Page) -> String {
-    let mut markup = Markup::default();
-    markup.own("<!DOCTYPE html>\n");
-    markup.element("html", &[Attribute::Fixed("lang", "en")], |html| {
-        html.line();
-        head(html, page);
-        html.line();
-        html.element("body", &[], |body| {
-            if !page.pools.is_empty() {
-                let link = [class("skip"), Attribute::Href(Anchor::Section("nodes"))];
-                body.leaf("a", &link, "Skip to the nodes");
-            }
-            header(body, page);
-            let main = [Attribute::Id(Anchor::Section("content"))];
-            body.element("main", &main, |main| {
-                errors(main, page);
-                failures::write(main, page);
-                nodes::write(main, page);
-                if let Some(timeline) = &page.timeline {
-                    timeline::write(main, timeline);
+fn document(page: &Page) -> Markup {
+    html! {
+        (DOCTYPE) "\n"
+        html lang="en" {
+            "\n" (head(page)) "\n"
+            body {
+                @if !page.pools.is_empty() {
+                    a.skip href="#nodes" { "Skip to the nodes" }
                 }
-                if let Some(review) = &page.review {
-                    changes::write(main, page, review);
+                (header(page)) "\n"
+                main #content {
+                    (notices(page))
+                    (failures::section(page))
+                    (nodes::sections(page))
+                    @if let Some(timeline) = &page.timeline { (timeline::section(timeline)) }
+                    @if let Some(review) = &page.review { (changes::section(page, review)) }
                 }
-            });
-            footer(body, page);
-            body.element("script", &[], |script| script.own(SCRIPT));
-        });
-    });
-    markup.line();
-    markup.finish()
-}
-
-fn head(html: &mut Markup, page: &Page) {
-    html.element("head", &[], |head| {
-        head.open("meta", &[Attribute::Fixed("charset", "utf-8")]);
-        // Before anything that it is about.
-        head.own("\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'sha256-");
-        head.digest(digest(&SHA256, STYLE.as_bytes()).as_ref());
-        head.own("'; script-src 'sha256-");
-        head.digest(digest(&SHA256, SCRIPT.as_bytes()).as_ref());
-        head.own("'; base-uri 'none'; form-action 'none'\">\n");
-        head.own("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-        head.own(
-            "<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n",
-        );
-        // Without one, browsers ask the server for it.
-        head.own("<link rel=\"icon\" href=\"data:,\">\n");
-        head.leaf("title", &[], &format!("nodecfg {}: {}", page.command, page.verdict));
-        head.element("style", &[], |style| style.own(STYLE));
-    });
-}
-
-fn header(body: &mut Markup, page: &Page) {
-    body.element("header", &[class(if page.good { "good" } else { "bad" })], |header| {
-        header.leaf("p", &[class("command")], &format!("nodecfg {}", page.command));
-        header.element("h1", &[], |title| {
-            let mark = if page.good { "\u{2713}" } else { "\u{2715}" };
-            title.element("span", &[class("verdict"), Attribute::Fixed("aria-hidden", "true")], |span| span.text(mark));
-            title.text(&capital(&page.verdict));
-        });
-        header.element("dl", &[class("facts")], |list| {
-            for (label, text) in page.facts.iter().map(|(label, text)| (*label, text.as_str())) {
-                list.element("div", &[], |pair| {
-                    pair.leaf("dt", &[], label);
-                    pair.leaf("dd", &[], text);
-                });
+                footer {
+                    p { "Made " (time(page.made)) " by nodecfg " (env!("CARGO_PKG_VERSION")) "." }
+                }
+                script { (PreEscaped(SCRIPT)) }
             }
-        });
-    });
-    body.line();
+        }
+        "\n"
+    }
+}
+
+fn head(page: &Page) -> Markup {
+    let hash = |text: &str| STANDARD.encode(digest(&SHA256, text.as_bytes()));
+    html! {
+        head {
+            meta charset="utf-8"; "\n"
+            // It holds for what follows it.
+            meta http-equiv="Content-Security-Policy" content={
+                "default-src 'none'; img-src data:; style-src 'sha256-" (hash(STYLE)) "'; script-src 'sha256-" (hash(SCRIPT))
+                "'; base-uri 'none'; form-action 'none'"
+            }; "\n"
+            meta name="viewport" content="width=device-width, initial-scale=1"; "\n"
+            meta name="color-scheme" content="light dark"; "\n"
+            meta name="referrer" content="no-referrer"; "\n"
+            // Without one, browsers ask the server for it.
+            link rel="icon" href="data:,"; "\n"
+            title { "nodecfg " (page.command) ": " (Text(&page.verdict)) }
+            style { (PreEscaped(STYLE)) }
+        }
+    }
+}
+
+fn header(page: &Page) -> Markup {
+    let (class, mark) = if page.good { ("good", "\u{2713}") } else { ("bad", "\u{2715}") };
+    html! {
+        header class=(class) {
+            p.command { "nodecfg " (page.command) }
+            h1 { span.verdict aria-hidden="true" { (mark) } (Text(&capital(&page.verdict))) }
+            dl.facts {
+                @for (label, text) in &page.facts {
+                    div { dt { (label) } dd { (Text(text)) } }
+                }
+            }
+        }
+    }
 }
 
 /// What cut the command short, why pools stopped, and how to go on.
-fn errors(main: &mut Markup, page: &Page) {
-    if page.errors.is_empty() && page.notices.is_empty() {
-        return;
-    }
-    main.element("section", &[class("notices"), Attribute::Label("What to know first")], |section| {
-        for error in page.errors.iter().take(MOST) {
-            section.element("div", &[class("notice error")], |notice| {
-                notice.element("p", &[class("words")], |line| {
-                    line.leaf("strong", &[], "error");
-                    line.text(" ");
-                    line.prose(&error.message);
-                });
-                if !error.help.is_empty() {
-                    notice.element("p", &[class("words help")], |line| {
-                        line.leaf("strong", &[], "help");
-                        line.text(" ");
-                        line.prose(&error.help);
-                    });
+fn notices(page: &Page) -> Markup {
+    html! {
+        @if !page.errors.is_empty() || !page.notices.is_empty() {
+            section.notices aria-label="What to know first" {
+                @for error in page.errors.iter().take(MOST) {
+                    div.notice.error {
+                        p.words { strong { "error" } " " (Prose(&error.message)) }
+                        @if !error.help.is_empty() {
+                            p.words.help { strong { "help" } " " (Prose(&error.help)) }
+                        }
+                    }
                 }
-            });
-        }
-        more(section, page.errors.len(), "errors");
-        section.element("ul", &[class("plain")], |list| {
-            for notice in page.notices.iter().take(MOST) {
-                list.element("li", &[class("notice")], |line| {
-                    line.leaf("strong", &[], notice.label);
-                    line.text(" ");
-                    line.prose(&notice.text);
-                });
+                (more(page.errors.len(), "errors"))
+                ul.plain {
+                    @for notice in page.notices.iter().take(MOST) {
+                        li.notice { strong { (notice.label) } " " (Prose(&notice.text)) }
+                    }
+                }
+                (more(page.notices.len(), "remarks"))
             }
-        });
-        more(section, page.notices.len(), "remarks");
-    });
-    main.line();
+            "\n"
+        }
+    }
 }
 
 /// How many of a kind are shown where each is a paragraph.
 pub(super) const MOST: usize = 50;
 
-/// Says that there are more than are shown.
-pub(super) fn more(markup: &mut Markup, number: usize, what: &str) {
-    if let Some(rest) = number.checked_sub(MOST).filter(|rest| *rest > 0) {
-        markup.leaf("p", &[class("quiet")], &format!("{} more {what}; the JSON output has them.", rest));
+/// A remark that there are more than are shown.
+pub(super) fn more(number: usize, what: &str) -> Markup {
+    html! {
+        @if number > MOST {
+            p.quiet { (number - MOST) " more " (what) "; the JSON output has them." }
+        }
     }
 }
 
-fn footer(body: &mut Markup, page: &Page) {
-    body.element("footer", &[], |footer| {
-        footer.leaf("p", &[], &format!("Made {} by nodecfg {}.", time(page.made), env!("CARGO_PKG_VERSION")));
-    });
+/// A table that scrolls by itself where it is wider than the page. A column without a name has no heading.
+pub(super) fn table(class: &str, label: Option<&str>, columns: &[&str], rows: &Markup) -> Markup {
+    html! {
+        div.scroll {
+            table class=(class) aria-label=[label.map(Text)] {
+                thead {
+                    tr {
+                        @for column in columns {
+                            @if column.is_empty() { td {} } @else { th scope="col" { (column) } }
+                        }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
 }
 
 /// A moment as people read it.

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::document::{MOST, more};
-use super::markup::{Anchor, Attribute, Markup, class};
+use maud::{Markup, html};
+
+use super::document::{MOST, capital, more};
+use super::nodes::Anchors;
 use super::page::{Failure, Page, Said};
+use super::text::{Prose, Text};
 use crate::report::count;
 use crate::report::explain::Explanation;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -50,57 +53,48 @@ pub(super) fn grouped<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<Failure>
     failures
 }
 
-/// Writes the section, where there is something to say.
-pub(super) fn write(main: &mut Markup, page: &Page) {
-    if page.failures.is_empty() {
-        return;
-    }
-    let anchors = super::nodes::Anchors::of(page);
-    main.element("section", &[Attribute::Id(Anchor::Section("failures"))], |section| {
-        section.leaf("h2", &[], "What went wrong");
-        for failure in page.failures.iter().take(MOST) {
-            section.element("article", &[class("failure")], |article| write_one(article, failure, &anchors));
+/// The section, where something failed.
+pub(super) fn section(page: &Page) -> Markup {
+    html! {
+        @if !page.failures.is_empty() {
+            @let anchors = Anchors::of(page);
+            section #failures {
+                h2 { "What went wrong" }
+                @for failure in page.failures.iter().take(MOST) {
+                    article.failure { (one(failure, &anchors)) }
+                }
+                (more(page.failures.len(), "kinds of failure"))
+            }
+            "\n"
         }
-        more(section, page.failures.len(), "kinds of failure");
-    });
-    main.line();
+    }
 }
 
-fn write_one(article: &mut Markup, failure: &Failure, anchors: &super::nodes::Anchors<'_>) {
+fn one(failure: &Failure, anchors: &Anchors<'_>) -> Markup {
     let nodes: usize = failure.said.iter().map(|said| said.nodes.len()).sum();
-    article.leaf("h3", &[], &format!("{}: {}", super::document::capital(failure.label), count(nodes, "node")));
-    for said in failure.said.iter().take(MOST) {
-        article.leaf("blockquote", &[class("words")], &said.words);
-        write_nodes(article, said, anchors);
-    }
-    more(article, failure.said.len(), "answers");
-    if let Some(explanation) = &failure.explanation {
-        article.element("dl", &[class("explanation")], |list| {
-            list.leaf("dt", &[], "Meaning");
-            list.element("dd", &[], |text| text.prose(explanation.meaning));
-            list.leaf("dt", &[], "Likely");
-            for cause in explanation.causes {
-                list.element("dd", &[], |text| text.prose(cause));
-            }
-            list.leaf("dt", &[], "Look at");
-            list.element("dd", &[], |text| text.prose(&explanation.look_at));
-        });
-    }
-}
-
-fn write_nodes(article: &mut Markup, said: &Said, anchors: &super::nodes::Anchors<'_>) {
-    article.element("p", &[class("names")], |line| {
-        for (number, (pool, node)) in said.nodes.iter().take(NODES).enumerate() {
-            if number > 0 {
-                line.text(", ");
-            }
-            match anchors.node(pool.as_ref(), node) {
-                Some(anchor) => line.leaf("a", &[Attribute::Href(anchor)], node.as_str()),
-                None => line.text(node.as_str()),
+    html! {
+        h3 { (capital(failure.label)) ": " (count(nodes, "node")) }
+        @for said in failure.said.iter().take(MOST) {
+            blockquote.words { (Text(&said.words)) }
+            p.names {
+                @for (number, (pool, node)) in said.nodes.iter().take(NODES).enumerate() {
+                    @if number > 0 { ", " }
+                    @if let Some(number) = anchors.node(pool.as_ref(), node) {
+                        a href={ "#n" (number) } { (node.as_str()) }
+                    } @else {
+                        (node.as_str())
+                    }
+                }
+                @if said.nodes.len() > NODES { " and " (said.nodes.len() - NODES) " more" }
             }
         }
-        if let Some(rest) = said.nodes.len().checked_sub(NODES).filter(|rest| *rest > 0) {
-            line.text(&format!(" and {} more", rest));
+        (more(failure.said.len(), "answers"))
+        @if let Some(explanation) = &failure.explanation {
+            dl.explanation {
+                dt { "Meaning" } dd { (Prose(explanation.meaning)) }
+                dt { "Likely" } @for cause in explanation.causes { dd { (Prose(cause)) } }
+                dt { "Look at" } dd { (Prose(&explanation.look_at)) }
+            }
         }
-    });
+    }
 }

@@ -1,19 +1,18 @@
 //! A run or a state of the cluster as one page for a browser: complete in itself, without a network, readable without scripts, in light and
 //! dark, by eye, by keyboard and by ear.
 //!
-//! [`page`] is what it says; [`of_run`] and its neighbours make that of what a command has; `document` and its parts lay it out, and
-//! write it through `markup`, where nothing from the cluster or the repository can become markup. The page forbids itself
-//! everything but its own style and its own script, by their hashes.
+//! [`page`] is what it says; [`of_run`] and its neighbours make that of what a command has; `document` and its parts are its templates,
+//! in maud, which escapes every text. The page forbids itself everything but its own style and its own script, by their hashes.
 
 mod changes;
 mod chronicle;
 mod document;
 mod failures;
-mod markup;
 mod nodes;
 pub mod page;
 mod run;
 mod status;
+mod text;
 mod timeline;
 
 #[cfg(test)]

@@ -4,8 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::markup::{Anchor, Attribute, Drawing, Markup, class};
+use maud::{Markup, html};
+
+use super::document::table;
 use super::page::{Node, Page, Pool, State};
+use super::text::{Prose, Text};
 use crate::report::count;
 use nodecfg_contract::names::{NodeName, PoolName};
 
@@ -24,8 +27,8 @@ impl<'a> Anchors<'a> {
         Self(numbered.collect())
     }
 
-    pub(super) fn node(&self, pool: Option<&PoolName>, node: &NodeName) -> Option<Anchor> {
-        self.0.get(&(pool, node)).map(|number| Anchor::Node(*number))
+    pub(super) fn node(&self, pool: Option<&PoolName>, node: &NodeName) -> Option<usize> {
+        self.0.get(&(pool, node)).copied()
     }
 }
 
@@ -53,214 +56,133 @@ fn name(pool: &Pool) -> String {
     }
 }
 
-/// Writes the sections, where there are pools.
-pub(super) fn write(main: &mut Markup, page: &Page) {
-    if page.pools.is_empty() {
-        return;
-    }
-    if page.pools.len() > 1 {
-        write_pools(main, page);
-    }
+/// The sections, where there are pools.
+pub(super) fn sections(page: &Page) -> Markup {
     let total: usize = page.pools.iter().map(|pool| pool.nodes.len()).sum();
-    main.element("section", &[Attribute::Id(Anchor::Section("nodes"))], |section| {
-        section.leaf("h2", &[], &format!("Nodes ({})", total));
-        write_legend(section, page);
-        let mut number = 0;
-        for (index, pool) in page.pools.iter().enumerate() {
-            section.element("section", &[class("pool"), Attribute::Id(Anchor::Pool(index))], |inner| {
-                write_pool(inner, page, pool, number, total <= OPEN);
-            });
-            number += pool.nodes.len();
+    let mut first = 0;
+    html! {
+        @if page.pools.len() > 1 { (pools(page)) "\n" }
+        @if !page.pools.is_empty() {
+            section #nodes {
+                h2 { "Nodes (" (total) ")" }
+                (legend(page))
+                @for (index, pool) in page.pools.iter().enumerate() {
+                    section.pool id={ "p" (index) } { (one(page, pool, first, total <= OPEN)) }
+                    @let () = first += pool.nodes.len();
+                }
+            }
+            "\n"
         }
-    });
-    main.line();
+    }
 }
 
 /// All pools in numbers.
-fn write_pools(main: &mut Markup, page: &Page) {
-    main.element("section", &[Attribute::Id(Anchor::Section("pools"))], |section| {
-        section.leaf("h2", &[], &format!("Pools ({})", page.pools.len()));
-        section.element("div", &[class("scroll")], |scroll| {
-            scroll.element("table", &[class("pools")], |table| {
-                head(table, &["pool", "nodes", "", "how they are"]);
-                table.element("tbody", &[], |body| {
-                    for (index, pool) in page.pools.iter().enumerate() {
-                        body.element("tr", &[], |row| write_pool_row(row, index, pool));
-                    }
-                });
-            });
-        });
-    });
-    main.line();
-}
-
-fn write_pool_row(row: &mut Markup, index: usize, pool: &Pool) {
-    row.element("th", &[Attribute::Fixed("scope", "row")], |cell| {
-        cell.leaf("a", &[Attribute::Href(Anchor::Pool(index))], &name(pool));
-    });
-    let counts = counts(&pool.nodes);
-    row.leaf("td", &[class("number")], &pool.nodes.len().to_string());
-    row.element("td", &[class("bar")], |cell| write_bar(cell, &counts));
-    row.element("td", &[], |cell| {
-        cell.text(&in_numbers(&counts));
-        for remark in &pool.remarks {
-            cell.leaf("p", &[class("remark")], remark);
+fn pools(page: &Page) -> Markup {
+    let rows = html! {
+        @for (index, pool) in page.pools.iter().enumerate() {
+            @let counts = counts(&pool.nodes);
+            tr {
+                th scope="row" { a href={ "#p" (index) } { (name(pool)) } }
+                td.number { (pool.nodes.len()) }
+                td.bar { (bar(&counts)) }
+                td {
+                    (in_numbers(&counts))
+                    @for remark in &pool.remarks { p.remark { (Text(remark)) } }
+                }
+            }
         }
-    });
+    };
+    html! {
+        section #pools {
+            h2 { "Pools (" (page.pools.len()) ")" }
+            (table("pools", None, &["pool", "nodes", "", "how they are"], &rows))
+        }
+    }
 }
 
 /// The states of a pool's nodes as lengths. Numbers stand beside it.
-fn write_bar(cell: &mut Markup, counts: &[(State, usize)]) {
+fn bar(counts: &[(State, usize)]) -> Markup {
     let total: usize = counts.iter().map(|(_, number)| number).sum();
-    let around = [
-        class("bar"),
-        Attribute::Fixed("viewBox", "0 0 1000 10"),
-        Attribute::Fixed("preserveAspectRatio", "none"),
-        Attribute::Fixed("aria-hidden", "true"),
-    ];
-    cell.element("svg", &around, |svg| {
-        let mut before = 0;
-        for (state, number) in counts {
-            let from = (before * WIDTH).checked_div(total).unwrap_or(0);
-            before += number;
-            // What there is, is seen.
-            let to = (before * WIDTH).checked_div(total).unwrap_or(0).max(from + 8).min(WIDTH);
-            let mut shape = Drawing::default();
-            let (from, to) = (units(from.min(WIDTH - 8)), units(to));
-            shape.begin(from, 0);
-            shape.line(to, 0);
-            shape.line(to, 10);
-            shape.line(from, 10);
-            shape.close();
-            svg.element("path", &[class(state.class()), Attribute::Shape(&shape)], |_| {});
+    let mut before = 0;
+    html! {
+        svg.bar viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
+            @for (state, number) in counts {
+                @let from = (before * WIDTH).checked_div(total).unwrap_or(0);
+                @let () = before += number;
+                // A state with few nodes is visible.
+                @let to = (before * WIDTH).checked_div(total).unwrap_or(0).max(from + 8).min(WIDTH);
+                @let from = from.min(WIDTH - 8);
+                path class=(state.class()) d={ "M" (from) " 0L" (to) " 0L" (to) " 10L" (from) " 10Z" } {}
+            }
         }
-    });
-}
-
-fn units(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
+    }
 }
 
 /// What each shape means, and how many nodes have it. The script makes switches of it.
-fn write_legend(section: &mut Markup, page: &Page) {
-    let counts = counts(page.pools.iter().flat_map(|pool| &pool.nodes));
-    section.element("div", &[class("filters"), Attribute::Id(Anchor::Section("filters"))], |filters| {
-        filters.element("ul", &[class("legend"), Attribute::Label("States and how many nodes have each")], |list| {
-            for (state, number) in counts {
-                list.element("li", &[], |item| {
-                    item.element("span", &[class("chip")], |chip| {
-                        let mark = [class(state.class()), Attribute::Fixed("aria-hidden", "true")];
-                        chip.element("i", &mark, |_| {});
-                        chip.leaf("b", &[], &number.to_string());
-                        chip.text(" ");
-                        chip.text(state.word());
-                    });
-                });
-            }
-        });
-        filters.element("label", &[class("search"), Attribute::Fixed("hidden", "")], |label| {
-            label.leaf("span", &[], "Find");
-            label.open(
-                "input",
-                &[
-                    Attribute::Fixed("type", "search"),
-                    Attribute::Fixed("placeholder", "node or pool"),
-                    Attribute::Fixed("autocomplete", "off"),
-                    Attribute::Fixed("spellcheck", "false"),
-                ],
-            );
-        });
-        filters.element("p", &[class("quiet found"), Attribute::Fixed("role", "status")], |_| {});
-    });
-    let hint = [Attribute::Id(Anchor::Section("keys")), class("quiet keys"), Attribute::Fixed("hidden", "")];
-    section.leaf(
-        "p",
-        &hint,
-        "In the grid: arrow keys, Home and End go from node to node, Enter goes to its row in the table.",
-    );
-}
-
-fn write_pool(section: &mut Markup, page: &Page, pool: &Pool, first: usize, open: bool) {
-    let name = name(pool);
-    section.leaf("h3", &[], &name);
-    let counts = counts(&pool.nodes);
-    section.element("p", &[class("quiet")], |line| {
-        line.text(&count(pool.nodes.len(), "node"));
-        if !counts.is_empty() {
-            line.text(&format!(": {}", in_numbers(&counts)));
-        }
-    });
-    for remark in &pool.remarks {
-        section.element("p", &[class("remark")], |line| line.prose(remark));
-    }
-    if pool.nodes.is_empty() {
-        return;
-    }
-    let title = format!("Nodes: {name}");
-    section.element("ul", &[class("grid"), Attribute::Label(&title)], |grid| {
-        for (index, node) in pool.nodes.iter().enumerate() {
-            grid.element("li", &[], |item| write_cell(item, node, first + index, index == 0));
-        }
-    });
-    section.line();
-    let details: &[Attribute<'_>] = if open { &[Attribute::Fixed("open", "")] } else { &[] };
-    section.element("details", details, |details| {
-        details.leaf("summary", &[], &format!("Table of {}", count(pool.nodes.len(), "node")));
-        details.element("div", &[class("scroll")], |scroll| {
-            scroll.element("table", &[class("nodes"), Attribute::Label(&title)], |table| {
-                let says = pool.nodes.iter().any(|node| !node.says.is_empty());
-                let mut columns: Vec<&str> =
-                    ["node", "state"].into_iter().chain(page.columns.iter().copied()).collect();
-                columns.extend(says.then_some("says"));
-                head(table, &columns);
-                table.element("tbody", &[], |body| {
-                    for (index, node) in pool.nodes.iter().enumerate() {
-                        write_row(body, node, first + index, says);
-                    }
-                });
-            });
-        });
-    });
-    section.line();
-}
-
-fn head(table: &mut Markup, columns: &[&str]) {
-    table.element("thead", &[], |head| {
-        head.element("tr", &[], |row| {
-            for column in columns {
-                if column.is_empty() {
-                    row.element("td", &[], |_| {});
-                } else {
-                    row.leaf("th", &[Attribute::Fixed("scope", "col")], column);
+fn legend(page: &Page) -> Markup {
+    html! {
+        div #filters.filters {
+            ul.legend aria-label="States and how many nodes have each" {
+                @for (state, number) in counts(page.pools.iter().flat_map(|pool| &pool.nodes)) {
+                    li { span.chip { i class=(state.class()) aria-hidden="true" {} b { (number) } " " (state.word()) } }
                 }
             }
-        });
-    });
-}
-
-fn write_cell(item: &mut Markup, node: &Node, number: usize, entry: bool) {
-    let label = format!("{}, {}", node.name, node.word);
-    let kind = class(node.state.class());
-    let (link, label) = (Attribute::Href(Anchor::Node(number)), Attribute::Label(&label));
-    // One stop for the key Tab in each grid; the script moves it. The table has no need of it.
-    if entry {
-        item.element("a", &[kind, link, label], |_| {});
-    } else {
-        item.element("a", &[kind, link, label, Attribute::Fixed("tabindex", "-1")], |_| {});
+            label.search hidden {
+                span { "Find" }
+                input type="search" placeholder="node or pool" autocomplete="off" spellcheck="false";
+            }
+            p.quiet.found role="status" {}
+        }
+        p #keys.quiet.keys hidden {
+            "In the grid: arrow keys, Home and End go from node to node, Enter goes to its row in the table."
+        }
     }
 }
 
-fn write_row(body: &mut Markup, node: &Node, number: usize, says: bool) {
-    let kind = [class(node.state.class()), Attribute::Id(Anchor::Node(number)), Attribute::Fixed("tabindex", "-1")];
-    body.element("tr", &kind, |row| {
-        row.leaf("th", &[Attribute::Fixed("scope", "row")], node.name.as_str());
-        row.leaf("td", &[], &node.word);
-        for cell in &node.cells {
-            row.leaf("td", &[], if cell.is_empty() { "–" } else { cell });
+fn one(page: &Page, pool: &Pool, first: usize, open: bool) -> Markup {
+    let (name, counts) = (name(pool), counts(&pool.nodes));
+    let title = format!("Nodes: {name}");
+    let says = pool.nodes.iter().any(|node| !node.says.is_empty());
+    let columns = ["node", "state"].into_iter().chain(page.columns.iter().copied());
+    let columns: Vec<&str> = columns.chain(says.then_some("says")).collect();
+    html! {
+        h3 { (name) }
+        p.quiet {
+            (count(pool.nodes.len(), "node"))
+            @if !counts.is_empty() { ": " (in_numbers(&counts)) }
         }
-        if says {
-            row.leaf("td", &[class("says")], &node.says);
+        @for remark in &pool.remarks { p.remark { (Prose(remark)) } }
+        @if !pool.nodes.is_empty() {
+            ul.grid aria-label=(title) {
+                @for (index, node) in pool.nodes.iter().enumerate() {
+                    // One stop for the key Tab in each grid; the script moves it. The table needs none.
+                    @let tabindex = (index > 0).then_some("-1");
+                    @let label = format!("{}, {}", node.name, node.word);
+                    li { a class=(node.state.class()) href={ "#n" (first + index) } aria-label=(Text(&label)) tabindex=[tabindex] {} }
+                }
+            }
+            "\n"
+            details open[open] {
+                summary { "Table of " (count(pool.nodes.len(), "node")) }
+                (table("nodes", Some(&title), &columns, &rows(pool, first, says)))
+            }
+            "\n"
         }
-    });
-    body.line();
+    }
+}
+
+fn rows(pool: &Pool, first: usize, says: bool) -> Markup {
+    html! {
+        @for (index, node) in pool.nodes.iter().enumerate() {
+            tr class=(node.state.class()) id={ "n" (first + index) } tabindex="-1" {
+                th scope="row" { (node.name.as_str()) }
+                td { (Text(&node.word)) }
+                @for cell in &node.cells {
+                    td { @if cell.is_empty() { "–" } @else { (Text(cell)) } }
+                }
+                @if says { td.says { (Text(&node.says)) } }
+            }
+            "\n"
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! How a rollout went over time: a bar for each node where there are few, and where there are many how many were on their way, had
 //! converged or failed.
 
+use maud::{Markup, html};
+
 use super::document::{MOST, more, time};
-use super::markup::{Anchor, Attribute, Drawing, Markup, class};
-use super::page::{Span, State, Timeline, Track};
+use super::page::{State, Timeline, Track};
+use super::text::Prose;
 use crate::report::{count, duration};
 
 /// Up to how many nodes each has a bar of its own.
@@ -15,43 +17,32 @@ const WIDTH: u32 = 1200;
 /// How high a drawing of numbers is.
 const HEIGHT: u32 = 100;
 
-/// Writes the section.
-pub(super) fn write(main: &mut Markup, timeline: &Timeline) {
+/// The section.
+pub(super) fn section(timeline: &Timeline) -> Markup {
     let nodes: usize = timeline.tracks.iter().map(|track| track.spans.len()).sum();
-    main.element("section", &[Attribute::Id(Anchor::Section("timeline"))], |section| {
-        section.leaf("h2", &[], "Timeline");
-        let began = format!("Began {}, watched for {}.", time(timeline.start), duration(timeline.seconds));
-        section.leaf("p", &[class("quiet")], &began);
-        for track in timeline.tracks.iter().take(MOST) {
-            section.element("section", &[class("track")], |inner| {
-                write_track(inner, timeline, track, nodes <= BARS);
-            });
-        }
-        more(section, timeline.tracks.len(), "pools");
-    });
-    main.line();
-}
-
-fn write_track(section: &mut Markup, timeline: &Timeline, track: &Track, bars: bool) {
-    section.leaf("h3", &[], track.pool.as_str());
-    section.leaf("p", &[class("quiet")], &in_words(track));
-    if bars {
-        write_bars(section, timeline, track);
-    } else if !track.spans.is_empty() {
-        write_numbers(section, timeline, track);
-    }
-    if !track.marks.is_empty() {
-        section.element("ul", &[class("plain marks")], |list| {
-            for mark in &track.marks {
-                list.element("li", &[], |line| {
-                    line.leaf("span", &[class("time")], &format!("after {}", duration(mark.at)));
-                    line.text(" ");
-                    line.prose(&mark.text);
-                });
+    html! {
+        section #timeline {
+            h2 { "Timeline" }
+            p.quiet { "Began " (time(timeline.start)) ", watched for " (duration(timeline.seconds)) "." }
+            @for track in timeline.tracks.iter().take(MOST) {
+                section.track {
+                    h3 { (track.pool.as_str()) }
+                    p.quiet { (in_words(track)) }
+                    @if nodes <= BARS { (bars(timeline, track)) } @else if !track.spans.is_empty() { (numbers(timeline, track)) }
+                    @if !track.marks.is_empty() {
+                        ul.plain.marks {
+                            @for mark in &track.marks {
+                                li { span.time { "after " (duration(mark.at)) } " " (Prose(&mark.text)) }
+                            }
+                        }
+                    }
+                    "\n"
+                }
             }
-        });
+            (more(timeline.tracks.len(), "pools"))
+        }
+        "\n"
     }
-    section.line();
 }
 
 /// What the drawing shows, for those who do not see it, and for those who do.
@@ -84,67 +75,59 @@ fn in_words(track: &Track) -> String {
 }
 
 /// A bar for each node.
-fn write_bars(section: &mut Markup, timeline: &Timeline, track: &Track) {
-    section.element("div", &[class("scroll")], |scroll| {
-        scroll.element("table", &[class("spans"), Attribute::Label(track.pool.as_str())], |table| {
-            table.element("tbody", &[], |body| {
-                for span in &track.spans {
-                    body.element("tr", &[], |row| write_bar(row, timeline, span));
+fn bars(timeline: &Timeline, track: &Track) -> Markup {
+    html! {
+        div.scroll {
+            table.spans aria-label=(track.pool.as_str()) {
+                tbody {
+                    @for span in &track.spans {
+                        @let from = x(timeline, span.from).min(WIDTH - 6);
+                        @let to = x(timeline, span.to).max(from + 6);
+                        tr {
+                            th scope="row" { (span.node.as_str()) }
+                            td.lane {
+                                svg.lane viewBox="0 0 1200 10" preserveAspectRatio="none" aria-hidden="true" {
+                                    path class=(span.end.class()) d={ "M" (from) " 1L" (to) " 1L" (to) " 9L" (from) " 9Z" } {}
+                                }
+                            }
+                            td.number { (duration(span.from)) " – " (duration(span.to)) }
+                            td { (span.end.word()) }
+                        }
+                    }
                 }
-            });
-        });
-    });
-}
-
-fn write_bar(row: &mut Markup, timeline: &Timeline, span: &Span) {
-    row.leaf("th", &[Attribute::Fixed("scope", "row")], span.node.as_str());
-    row.element("td", &[class("lane")], |cell| {
-        drawing(cell, 10, |svg| {
-            let from = x(timeline, span.from).min(WIDTH - 6);
-            let to = x(timeline, span.to).max(from + 6);
-            let mut shape = Drawing::default();
-            shape.begin(from, 1);
-            shape.line(to, 1);
-            shape.line(to, 9);
-            shape.line(from, 9);
-            shape.close();
-            svg.element("path", &[class(span.end.class()), Attribute::Shape(&shape)], |_| {});
-        });
-    });
-    row.leaf("td", &[class("number")], &format!("{} – {}", duration(span.from), duration(span.to)));
-    row.leaf("td", &[], span.end.word());
+            }
+        }
+    }
 }
 
 /// How many were where at each moment, one upon the other: converged, failed, on their way. The height is that of all that
 /// were to move.
-fn write_numbers(section: &mut Markup, timeline: &Timeline, track: &Track) {
-    section.element("figure", &[Attribute::Fixed("aria-hidden", "true")], |figure| {
-        drawing(figure, HEIGHT, |svg| {
-            let moments: Vec<[usize; 3]> = (0..=STEPS).map(|step| moment(timeline, track, step)).collect();
-            let mut below: Vec<usize> = vec![0; moments.len()];
-            for (layer, state) in [State::CONVERGED, State::FAILED, State::InFlight].into_iter().enumerate() {
-                let height = |counts: &[usize; 3]| counts.get(layer).copied().unwrap_or(0);
-                let above: Vec<usize> =
-                    below.iter().zip(&moments).map(|(under, counts)| under + height(counts)).collect();
-                if above != below {
-                    let shape = area(&below, &above, track.total);
-                    svg.element("path", &[class(state.class()), Attribute::Shape(&shape)], |_| {});
+fn numbers(timeline: &Timeline, track: &Track) -> Markup {
+    let layers = [State::CONVERGED, State::FAILED, State::InFlight];
+    let moments: Vec<[usize; 3]> = (0..=STEPS).map(|step| moment(timeline, track, step)).collect();
+    let mut below: Vec<usize> = vec![0; moments.len()];
+    html! {
+        figure aria-hidden="true" {
+            svg.numbers viewBox="0 0 1200 100" preserveAspectRatio="none" aria-hidden="true" {
+                @for (layer, state) in layers.into_iter().enumerate() {
+                    @let height = |counts: &[usize; 3]| counts.get(layer).copied().unwrap_or(0);
+                    @let above: Vec<usize> = below.iter().zip(&moments).map(|(under, counts)| under + height(counts)).collect();
+                    @if above != below {
+                        path class=(state.class()) d=(area(&below, &above, track.total)) {}
+                    }
+                    @let () = below = above;
                 }
-                below = above;
             }
-        });
-        figure.element("figcaption", &[class("axis")], |caption| {
-            caption.leaf("span", &[], "0s");
-            caption.element("span", &[class("key")], |key| {
-                for state in [State::CONVERGED, State::FAILED, State::InFlight] {
-                    key.element("i", &[class(state.class())], |_| {});
-                    key.text(&format!(" {} ", state.word()));
+            figcaption.axis {
+                span { "0s" }
+                span.key {
+                    @for state in layers { i class=(state.class()) {} " " (state.word()) " " }
+                    "– of " (count(track.total, "node"))
                 }
-                key.text(&format!("– of {}", count(track.total, "node")));
-            });
-            caption.leaf("span", &[], &duration(timeline.seconds));
-        });
-    });
+                span { (duration(timeline.seconds)) }
+            }
+        }
+    }
 }
 
 /// How many nodes had converged, had failed, and were on their way at a moment.
@@ -167,23 +150,17 @@ fn moment(timeline: &Timeline, track: &Track, step: u32) -> [usize; 3] {
     counts
 }
 
-fn area(below: &[usize], above: &[usize], total: usize) -> Drawing {
-    let mut shape = Drawing::default();
-    let place = |step: usize, number: usize| {
+/// The shape between two lines, as the path of an SVG.
+fn area(below: &[usize], above: &[usize], total: usize) -> String {
+    let place = |(step, number): (usize, &usize)| {
         let step = u32::try_from(step).unwrap_or(STEPS);
         let high = (number * HEIGHT as usize).checked_div(total).unwrap_or(0);
-        (WIDTH * step / STEPS, HEIGHT.saturating_sub(u32::try_from(high).unwrap_or(HEIGHT)))
+        let y = HEIGHT.saturating_sub(u32::try_from(high).unwrap_or(HEIGHT));
+        format!("{} {y}", WIDTH * step / STEPS)
     };
-    for (step, number) in above.iter().enumerate() {
-        let (x, y) = place(step, *number);
-        if step == 0 { shape.begin(x, y) } else { shape.line(x, y) }
-    }
-    for (step, number) in below.iter().enumerate().rev() {
-        let (x, y) = place(step, *number);
-        shape.line(x, y);
-    }
-    shape.close();
-    shape
+    let there = above.iter().enumerate().map(place);
+    let back = below.iter().enumerate().rev().map(place);
+    format!("M{}Z", there.chain(back).collect::<Vec<_>>().join("L"))
 }
 
 /// Where a moment is.
@@ -193,15 +170,4 @@ fn x(timeline: &Timeline, at: f64) -> u32 {
     }
     // Saturating: what is outside shows at the edge.
     (at / timeline.seconds * f64::from(WIDTH)).round().clamp(0.0, f64::from(WIDTH)) as u32
-}
-
-fn drawing(around: &mut Markup, height: u32, content: impl FnOnce(&mut Markup)) {
-    let view = if height == HEIGHT { "0 0 1200 100" } else { "0 0 1200 10" };
-    let attributes = [
-        class(if height == HEIGHT { "numbers" } else { "lane" }),
-        Attribute::Fixed("viewBox", view),
-        Attribute::Fixed("preserveAspectRatio", "none"),
-        Attribute::Fixed("aria-hidden", "true"),
-    ];
-    around.element("svg", &attributes, content);
 }

@@ -3,8 +3,7 @@
 
 use std::io::{self, Write};
 
-use quick_xml::Writer;
-use quick_xml::events::{BytesDecl, BytesText, Event};
+use maud::{Markup, PreEscaped, Render, html};
 
 use super::{Batch, FileReport, Renderer, Totals, stage_name};
 use kubelet_config::finding::{Finding, Severity};
@@ -39,15 +38,16 @@ impl Renderer for Junit {
     }
 
     fn finish(&mut self, out: &mut dyn Write, _: &Totals) -> io::Result<()> {
-        let mut writer = Writer::new_with_indent(&mut *out, b' ', 2);
-        writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
-        let cases = self.suites.iter().flat_map(|suite| &suite.cases);
-        writer
-            .create_element("testsuites")
-            .with_attribute(("name", "nodecfg validate"))
-            .with_attributes(counts(cases).iter().map(|(key, value)| (*key, value.as_str())))
-            .write_inner_content(|writer| self.suites.iter().try_for_each(|suite| suite.write(writer)))?;
-        writeln!(out)
+        let [tests, failures] = counts(self.suites.iter().flat_map(|suite| &suite.cases));
+        let report = html! {
+            (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>")) "\n"
+            testsuites name="nodecfg validate" tests=(tests) failures=(failures) errors="0" {
+                @for suite in &self.suites { "\n  " (suite) }
+                "\n"
+            }
+            "\n"
+        };
+        out.write_all(report.into_string().as_bytes())
     }
 }
 
@@ -76,55 +76,30 @@ fn line(finding: &Finding) -> String {
     format!("{place}{} [{}]{help}", finding.message, finding.code)
 }
 
-fn counts<'c>(cases: impl Iterator<Item = &'c Case>) -> [(&'static str, String); 3] {
-    let (mut tests, mut failures) = (0, 0);
-    for case in cases {
-        tests += 1;
-        failures += usize::from(!case.failures.is_empty());
-    }
-    [("tests", usize::to_string(&tests)), ("failures", usize::to_string(&failures)), ("errors", "0".to_owned())]
+/// How many cases there are, and how many of them failed.
+fn counts<'c>(cases: impl Iterator<Item = &'c Case>) -> [usize; 2] {
+    cases.fold([0, 0], |[tests, failures], case| [tests + 1, failures + usize::from(!case.failures.is_empty())])
 }
 
-impl Suite {
-    fn write<W: Write>(&self, writer: &mut Writer<W>) -> io::Result<()> {
-        writer
-            .create_element("testsuite")
-            .with_attribute(("name", allowed(&self.name).as_str()))
-            .with_attributes(counts(self.cases.iter()).iter().map(|(key, value)| (*key, value.as_str())))
-            .write_inner_content(|writer| {
-                self.cases.iter().try_for_each(|case| case.write(&self.name, writer))?;
-                if !self.remarks.is_empty() {
-                    let text = allowed(&self.remarks.join("\n"));
-                    writer.create_element("system-out").write_text_content(BytesText::new(&text))?;
+impl Render for Suite {
+    fn render(&self) -> Markup {
+        let (name, [tests, failures]) = (allowed(&self.name), counts(self.cases.iter()));
+        html! {
+            testsuite name=(name) tests=(tests) failures=(failures) errors="0" {
+                @for case in &self.cases {
+                    "\n    "
+                    testcase classname=(name) name=(case.name) {
+                        @if let Some(first) = case.failures.first().map(|text| text.lines().next().unwrap_or_default()) {
+                            @let more = case.failures.len() - 1;
+                            @let message = if more == 0 { first.to_owned() } else { format!("{first} (and {more} more)") };
+                            "\n      " failure message=(allowed(&message)) { (allowed(&case.failures.join("\n"))) } "\n    "
+                        }
+                    }
                 }
-                Ok(())
-            })?;
-        Ok(())
-    }
-}
-
-impl Case {
-    fn write<W: Write>(&self, suite: &str, writer: &mut Writer<W>) -> io::Result<()> {
-        let name = allowed(suite);
-        let element = writer
-            .create_element("testcase")
-            .with_attribute(("classname", name.as_str()))
-            .with_attribute(("name", self.name.as_str()));
-        let Some(first) = self.failures.first() else {
-            element.write_empty()?;
-            return Ok(());
-        };
-        let more = self.failures.len() - 1;
-        let first = first.lines().next().unwrap_or_default();
-        let message = if more == 0 { first.to_owned() } else { format!("{first} (and {more} more)") };
-        element.write_inner_content(|writer| {
-            writer
-                .create_element("failure")
-                .with_attribute(("message", allowed(&message).as_str()))
-                .write_text_content(BytesText::new(&allowed(&self.failures.join("\n"))))?;
-            Ok(())
-        })?;
-        Ok(())
+                @if !self.remarks.is_empty() { "\n    " system-out { (allowed(&self.remarks.join("\n"))) } }
+                "\n  "
+            }
+        }
     }
 }
 
@@ -137,6 +112,8 @@ fn allowed(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use quick_xml::events::Event;
+
     use super::*;
     use kubelet_config::Minor;
     use kubelet_config::finding::Place;
@@ -184,8 +161,8 @@ mod tests {
             </testcase>
           </testsuite>
           <testsuite name="a.yaml" tests="3" failures="1" errors="0">
-            <testcase classname="a.yaml" name="nodecfg"/>
-            <testcase classname="a.yaml" name="kubelet 1.21"/>
+            <testcase classname="a.yaml" name="nodecfg"></testcase>
+            <testcase classname="a.yaml" name="kubelet 1.21"></testcase>
             <testcase classname="a.yaml" name="kubelet 1.36">
               <failure message="a.yaml:3:7: a &lt; b &amp; &quot;c&quot; [max-pods] (and 1 more)">a.yaml:3:7: a &lt; b &amp; &quot;c&quot; [max-pods]
           write

@@ -228,8 +228,8 @@ pub enum Shape {
 pub fn renderer(shape: Shape, verbose: bool, width: usize, location: Location) -> Box<dyn Renderer> {
     match shape {
         Shape::Format(Format::Text) => Box::new(plain::Plain { verbose, width, example: None }),
-        Shape::Format(Format::Json) => Box::new(tree::Tree::json()),
-        Shape::Format(Format::Yaml) => Box::new(tree::Tree::yaml()),
+        Shape::Format(Format::Json) => Box::new(tree::Tree::new(false)),
+        Shape::Format(Format::Yaml) => Box::new(tree::Tree::new(true)),
         Shape::Format(Format::Markdown) => Box::new(table::Table::new(verbose)),
         Shape::Sarif => Box::new(sarif::Sarif::new(location)),
         Shape::Junit => Box::new(junit::Junit::default()),

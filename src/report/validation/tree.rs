@@ -1,5 +1,5 @@
 //! The report for programs, as JSON or YAML: `{formatVersion, kind, files: [{file, kubelet, findings, unknown}], findings,
-//! valid, summary}`. Files are written as they come.
+//! valid, summary}`.
 //!
 //! `kubelet` has an entry for every version that was judged: `{accepted, stage, startupErrors}`. It is empty for a file
 //! that is no whole configuration, and for one that nodecfg could not read for a reason of its own.
@@ -8,80 +8,38 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{Answers, Batch, FileReport, HostQuestion, Renderer, Totals, stage_name, unknown};
+use crate::report::{json, yaml};
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
-use nodecfg_contract::json_document::FORMAT_VERSION;
-use nodecfg_contract::json_document::Kind;
+use nodecfg_contract::json_document::{Document, Kind};
 
 pub(super) struct Tree {
     yaml: bool,
-    started: bool,
+    files: Vec<Entry>,
     /// Findings that belong to no file.
     others: Vec<Finding>,
 }
 
 impl Tree {
-    pub(super) fn json() -> Self {
-        Self { yaml: false, started: false, others: Vec::new() }
+    pub(super) fn new(yaml: bool) -> Self {
+        Self { yaml, files: Vec::new(), others: Vec::new() }
     }
-
-    pub(super) fn yaml() -> Self {
-        Self { yaml: true, started: false, others: Vec::new() }
-    }
-
-    fn write(&mut self, out: &mut dyn Write, file: &Value) -> io::Result<()> {
-        if self.yaml {
-            if !self.started {
-                write!(out, "formatVersion: {FORMAT_VERSION}\nkind: Validation\nfiles:\n")?;
-            }
-            self.started = true;
-            return out.write_all(yaml(&Value::Array(vec![file.clone()]))?.as_bytes());
-        }
-        if self.started {
-            out.write_all(b",\n")?;
-        } else {
-            write!(out, "{{\n  \"formatVersion\": {FORMAT_VERSION},\n  \"kind\": \"Validation\",\n  \"files\": [\n")?;
-        }
-        self.started = true;
-        let text = serde_json::to_string_pretty(file)?;
-        let indented: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
-        out.write_all(indented.join("\n").as_bytes())
-    }
-}
-
-fn yaml(value: &Value) -> io::Result<String> {
-    serde_saphyr::to_string(value).map_err(io::Error::other)
 }
 
 impl Renderer for Tree {
-    fn batch(&mut self, out: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
+    fn batch(&mut self, _: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
         self.others.extend_from_slice(batch.findings);
-        for file in batch.files {
-            self.write(out, &serde_json::to_value(entry(file))?)?;
-        }
+        self.files.extend(batch.files.iter().map(entry));
         Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
-        let findings = std::mem::take(&mut self.others);
-        let rest = serde_json::to_value(Rest { findings, valid: totals.is_valid(), summary: summary(totals) })?;
-        if self.yaml {
-            if !self.started {
-                write!(out, "formatVersion: {FORMAT_VERSION}\nkind: Validation\nfiles: []\n")?;
-            }
-            return out.write_all(yaml(&rest)?.as_bytes());
-        }
-        if self.started {
-            out.write_all(b"\n  ],\n")?;
-        } else {
-            write!(out, "{{\n  \"formatVersion\": {FORMAT_VERSION},\n  \"kind\": \"Validation\",\n  \"files\": [],\n")?;
-        }
-        // The rest of the object, without the brace that it begins with.
-        let text = serde_json::to_string_pretty(&rest)?;
-        writeln!(out, "{}", text.trim_start_matches("{\n"))
+        let (files, findings) = (std::mem::take(&mut self.files), std::mem::take(&mut self.others));
+        let body = Validation { files, findings, valid: totals.is_valid(), summary: summary(totals) };
+        let document = Document::value(body)?;
+        if self.yaml { yaml(out, &document) } else { json(out, &document) }
     }
 }
 
@@ -91,24 +49,16 @@ impl Renderer for Tree {
 pub struct Validation {
     /// Every file of the repositories, and every file that was named.
     files: Vec<Entry>,
-    #[serde(flatten)]
-    rest: Rest,
-}
-
-impl Kind for Validation {
-    const KIND: &'static str = "Validation";
-}
-
-/// What is known when all files have been read.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct Rest {
     /// Findings that belong to no file.
     findings: Vec<Finding>,
     /// Whether no finding is an error.
     valid: bool,
     /// All of it in numbers.
     summary: Summary,
+}
+
+impl Kind for Validation {
+    const KIND: &'static str = "Validation";
 }
 
 /// What there is to say of one file.
@@ -203,7 +153,7 @@ fn summary(totals: &Totals) -> Summary {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::report::findings::Texts;
@@ -258,10 +208,10 @@ mod tests {
     #[test]
     fn what_is_written_piece_by_piece_is_one_document() {
         for files in [reports(), Vec::new(), reports()[..1].to_vec()] {
-            let text = written(Tree::json(), &files);
+            let text = written(Tree::new(false), &files);
             let json: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(text, format!("{json:#}\n"), "and is indented as any other");
-            let yaml: Value = serde_saphyr::from_str(&written(Tree::yaml(), &files)).unwrap();
+            let yaml: Value = serde_saphyr::from_str(&written(Tree::new(true), &files)).unwrap();
             assert_eq!(json, yaml);
             assert_eq!(json["files"].as_array().map(Vec::len), Some(files.len()));
         }
@@ -269,7 +219,7 @@ mod tests {
 
     #[test]
     fn both_answers_are_in_it() {
-        let json: Value = serde_json::from_str(&written(Tree::json(), &reports())).unwrap();
+        let json: Value = serde_json::from_str(&written(Tree::new(false), &reports())).unwrap();
         let first = &json["files"][0];
         assert_eq!(first["kubelet"]["1.21"], json!({"accepted": true, "stage": "ok", "startupErrors": []}));
         assert_eq!(first["kubelet"]["1.36"]["startupErrors"], json!(["cannot start"]));

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::kubelet::Orders;
 use crate::scenarios;
 use crate::site::Site;
 use crate::until;
+use kubelet_config::Orders;
 
 scenarios! {
     a_configuration_that_is_refused_is_never_given_to_the_kubelet,

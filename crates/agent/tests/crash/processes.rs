@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::child::{self, Ending, Order};
 use crate::contents;
 use crate::server;
-use crate::snapshot::Snapshot;
+use nodecfg_planning::snapshot::Snapshot;
 
 const NAMESPACE: &str = "nodecfg-system";
 /// How long a child may take. None comes near it.

@@ -7,7 +7,6 @@
 mod access_review;
 mod auth;
 pub(super) mod builtin;
-mod cel;
 mod character;
 mod decode;
 mod definition;

@@ -1,0 +1,100 @@
+//! Text from a cluster, a repository or a command line, as the page shows it: escaped, with hidden characters visible, and cut when it is long.
+//!
+//! maud escapes every text; the templates splice texts from elsewhere through [`Text`] or [`Prose`], for the rest.
+
+use std::fmt::Write as _;
+
+use maud::{Escaper, Render, html};
+
+use nodecfg_contract::printable::is_hidden;
+
+/// The longest text that is shown whole, in characters.
+const MOST: usize = 2000;
+
+/// A text.
+pub(super) struct Text<'a>(pub(super) &'a str);
+
+impl Render for Text<'_> {
+    fn render_to(&self, out: &mut String) {
+        let mut out = Escaper::new(out);
+        for (number, character) in self.0.chars().enumerate() {
+            // Writing to a string does not fail.
+            let _ = match character {
+                _ if number == MOST => return out.write_char('…').unwrap_or_default(),
+                '\n' => out.write_char('\n'),
+                '\t' => out.write_char(' '),
+                hidden if is_hidden(hidden) => write!(out, "⟨U+{:04X}⟩", u32::from(hidden)),
+                other => out.write_char(other),
+            };
+        }
+    }
+}
+
+/// A message of nodecfg, which may quote others: what stands between backticks is code.
+pub(super) struct Prose<'a>(pub(super) &'a str);
+
+impl Render for Prose<'_> {
+    fn render_to(&self, out: &mut String) {
+        // Without a closing backtick there is no code, and a cut could remove it.
+        if self.0.chars().count() > MOST || !self.0.matches('`').count().is_multiple_of(2) {
+            return Text(self.0).render_to(out);
+        }
+        for (number, part) in self.0.split('`').enumerate() {
+            if number.is_multiple_of(2) {
+                Text(part).render_to(out);
+            } else {
+                html! { code { (Text(part)) } }.render_to(out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(text: &str) -> String {
+        Text(text).render().into_string()
+    }
+
+    #[test]
+    fn what_could_be_markup_is_text() {
+        assert_eq!(text("<script>alert('&')</script>"), "&lt;script&gt;alert('&amp;')&lt;/script&gt;");
+        assert_eq!(text("\" onmouseover=\"x"), "&quot; onmouseover=&quot;x");
+        let shown = html! { p aria-label=(Text("\"><b>")) { (Prose("see `a<b` and `c`")) } };
+        assert_eq!(
+            shown.into_string(),
+            "<p aria-label=\"&quot;&gt;&lt;b&gt;\">see <code>a&lt;b</code> and <code>c</code></p>"
+        );
+    }
+
+    #[test]
+    fn what_is_not_seen_is_shown() {
+        assert_eq!(text("a\u{202e}b\u{0}c\u{200b}"), "a⟨U+202E⟩b⟨U+0000⟩c⟨U+200B⟩");
+        assert_eq!(text("one\ntwo\tthree é 漢"), "one\ntwo three é 漢");
+    }
+
+    #[test]
+    fn a_text_has_an_end() {
+        let long = text(&"x".repeat(1_000_000));
+        assert_eq!(long.chars().count(), MOST + 1);
+        assert!(long.ends_with('…'));
+        let prose = Prose(&"`x` ".repeat(1_000_000)).render().into_string();
+        assert_eq!(prose.chars().count(), MOST + 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_leaves_its_place(given in any::<String>()) {
+            for shown in [text(&given), Prose(&given).render().into_string()] {
+                let without_code = shown.replace("<code>", "").replace("</code>", "");
+                prop_assert!(!without_code.contains(['<', '>', '"']), "{shown}");
+                let entities = ["&amp;", "&lt;", "&gt;", "&quot;"];
+                let rest = entities.iter().fold(without_code, |text, entity| text.replace(entity, ""));
+                prop_assert!(!rest.contains('&'), "{shown}");
+            }
+        }
+    }
+}
