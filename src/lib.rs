@@ -19,6 +19,7 @@ pub mod history;
 pub mod install;
 pub mod judge;
 pub mod kubelet;
+pub mod layout;
 pub mod names;
 pub mod nodeconfig;
 pub mod observed;

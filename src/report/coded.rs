@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::sync::LazyLock;
 
 use serde::Serialize;
+use textwrap::fill;
 
 use super::codes;
 use super::document::Kind;
@@ -16,6 +17,7 @@ use crate::doctor::codes::{self as checks, Code};
 use crate::finding::{LENIENT_CODES, Severity};
 use crate::kubelet::rules::{self, RuleStage};
 use crate::kubelet::table;
+use crate::layout::within;
 use crate::spelling::nearest;
 
 static TEXT: &str = include_str!("../../data/errors.csv");
@@ -145,10 +147,8 @@ pub fn text(out: &mut dyn Write, coded: &Coded) -> io::Result<()> {
         ("from: ", coded.source.as_ref()),
     ] {
         let Some(words) = words else { continue };
-        for (index, line) in filled(words, COLUMNS - label.len()).into_iter().enumerate() {
-            let label = if index == 0 { label } else { "      ".get(..label.len()).unwrap_or_default() };
-            writeln!(out, "{}{line}", quiet(label))?;
-        }
+        let (first, rest) = (quiet(label), " ".repeat(label.len()));
+        writeln!(out, "{}", fill(words, within(COLUMNS).initial_indent(&first).subsequent_indent(&rest)))?;
         if label.is_empty() {
             writeln!(out)?;
         }
@@ -164,20 +164,6 @@ pub fn markdown(out: &mut dyn Write, coded: &Coded) -> io::Result<()> {
     writeln!(out, "### `{}` ({})\n\n{}\n", coded.code, coded.grade, prose(&coded.says))?;
     writeln!(out, "- Why: {}\n- What to do: {}", prose(&coded.why), prose(&coded.way_out))?;
     coded.source.iter().try_for_each(|source| writeln!(out, "- From: {}", prose(source)))
-}
-
-fn filled(text: &str, columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= columns) {
-            Some(line) => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            None => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

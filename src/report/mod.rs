@@ -34,6 +34,7 @@ pub mod stale;
 pub mod status;
 mod style;
 pub mod summary;
+mod table;
 pub mod validation;
 
 /// The version of every JSON document and JSON line that nodecfg writes. It changes when a field changes its meaning or

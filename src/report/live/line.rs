@@ -3,7 +3,8 @@
 use std::fmt::{self, Display};
 
 use super::super::style::{bad, good, heading, quiet, warning};
-use crate::printable::is_hidden;
+use crate::layout::{cut, shorten, width, within};
+use crate::printable::{is_hidden, one_line};
 
 /// How words look where colours are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,9 +22,6 @@ pub enum Tone {
     /// Of less weight.
     Quiet,
 }
-
-/// What stands for words that have no room.
-const CUT: char = '…';
 
 /// A line. Its words come from the cluster too: nothing in it moves the cursor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,8 +66,8 @@ impl Line {
         let mut left = columns.saturating_sub(1);
         let mut line = Self::default();
         for (tone, text) in self.spans {
-            let taken = within(&text, left);
-            left -= width(taken);
+            let taken = cut(&text, left);
+            left -= width(&taken);
             let whole = taken.len() == text.len();
             line.push(tone, taken);
             if !whole {
@@ -77,7 +75,7 @@ impl Line {
             }
         }
         if columns > 0 {
-            line.push(Tone::Plain, CUT);
+            line.push(Tone::Plain, '…');
         }
         line
     }
@@ -103,49 +101,13 @@ impl Display for Line {
     }
 }
 
-/// A text over so many lines of so many columns, broken between words where it can be. What has no room is cut.
+/// A text over so many lines of so many columns. What has no room is cut, and that shows.
 pub(super) fn wrap(text: &str, columns: usize, lines: usize) -> Vec<String> {
-    let mut wrapped: Vec<String> = Vec::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() && wrapped.len() + 1 < lines && width(rest) > columns {
-        let taken = within(rest, columns.max(1));
-        let ends_a_word = rest.get(taken.len()..).is_some_and(|next| next.starts_with(char::is_whitespace));
-        let taken = match taken.rfind(char::is_whitespace) {
-            Some(space) if !ends_a_word => rest.get(..space).unwrap_or(taken),
-            _ => taken,
-        };
-        if taken.is_empty() {
-            break;
-        }
-        wrapped.push(taken.trim_end().to_owned());
-        rest = rest.get(taken.len()..).unwrap_or_default().trim_start();
-    }
-    if !rest.is_empty() && lines > 0 {
-        wrapped.push(Line::plain(rest).fit(columns).to_string());
-    }
-    wrapped
-}
-
-/// The beginning of a text that takes at most so many columns.
-fn within(text: &str, columns: usize) -> &str {
-    let mut taken = 0;
-    for (at, c) in text.char_indices() {
-        taken += width_of(c);
-        if taken > columns {
-            return text.get(..at).unwrap_or_default();
-        }
-    }
-    text
-}
-
-fn width(text: &str) -> usize {
-    text.chars().map(width_of).sum()
-}
-
-/// How many columns a character takes at most. Some that are counted as two take one or none: then a line is shorter than
-/// it might be, and never longer.
-fn width_of(c: char) -> usize {
-    if u32::from(c) < 0x1100 || c == CUT { 1 } else { 2 }
+    let text = one_line(text);
+    let all = textwrap::wrap(&text, within(columns.max(1)).break_words(true));
+    let (whole, rest) = all.split_at_checked(lines.saturating_sub(1)).unwrap_or((&all, &[]));
+    let last = shorten(&rest.join(" "), columns);
+    whole.iter().map(ToString::to_string).chain((lines > 0 && !last.is_empty()).then_some(last)).collect()
 }
 
 #[cfg(test)]
@@ -178,7 +140,8 @@ mod tests {
         assert_eq!(wrap("one two three four", 7, 2), ["one two", "three …"]);
         assert_eq!(wrap("unbreakable", 4, 9), ["unbr", "eaka", "ble"]);
         assert_eq!(wrap("x", 4, 0), [""; 0]);
+        assert_eq!(wrap("one two three four", 5, 2), ["one", "two …"]);
+        assert_eq!(wrap("one\ntwo", 9, 2), ["one two"]);
         assert_eq!(wrap(" \n ", 4, 3), [""; 0]);
-        assert_eq!(wrap("节节", 1, 3), ["…"]);
     }
 }

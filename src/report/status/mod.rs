@@ -9,13 +9,11 @@ use super::explain::{self, Explanation};
 use crate::judge::{Failure, Waiting};
 use crate::status::{Compared, FleetOrders, FleetStatus, NodeStatus, PoolStatus, State};
 
-mod layout;
 mod lines;
 mod markdown;
 mod text;
 mod words;
 
-pub use layout::cut;
 pub use lines::{Line, headline, line, line_of};
 pub use markdown::markdown;
 pub use text::{Look, text};
