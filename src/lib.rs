@@ -8,6 +8,7 @@ pub mod capture;
 pub mod cli;
 pub mod doctor;
 pub mod history;
+pub mod layout;
 pub mod replaced_file;
 pub mod report;
 pub mod repository;

@@ -18,13 +18,14 @@ pub use pools::{Group, Picks, sort};
 pub use settled::{Draft, Unsettled, runs, settled};
 pub use starter::{Runs, Start, StarterPool, captured_pool, empty_start, start};
 pub use taken::{LeftOut, Taken, Withheld, to_yaml};
-pub use words::{comments, names, remarks, say_the_same, wrapped};
+use words::wrapped;
+pub use words::{comments, names, remarks, say_the_same};
 
 /// A `kubelet.yaml` with these configurations in common, and what is to know of it in comments. `None` for one that is beyond
 /// the bounds of a document. It is read again, and says what the configuration does: nothing that is told of it may.
 #[must_use]
 pub fn kubelet_file(common: &Common, from: &str) -> Option<String> {
-    let mut lines = wrapped(from, 78, 0);
+    let mut lines = wrapped(from, 78, "");
     lines.extend(remarks(common, 78));
     let bare = to_yaml(&common.configuration)?;
     let told = comments(&lines) + &bare;

@@ -141,7 +141,7 @@ fn paused(reasons: &[String]) -> String {
 /// A comment at this depth.
 fn indented(text: &str, depth: usize) -> String {
     let room = 78_usize.saturating_sub(depth);
-    let lines = comments(&wrapped(text, room, 0));
+    let lines = comments(&wrapped(text, room, ""));
     lines.lines().map(|line| format!("{}{line}\n", " ".repeat(depth))).collect()
 }
 

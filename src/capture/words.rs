@@ -1,6 +1,11 @@
 //! What there is to say of captured configurations, as lines for people: on a terminal, or as comments of a file.
 
+use std::borrow::Cow;
+
+use textwrap::wrap;
+
 use super::agreement::{Common, Share};
+use crate::layout::within;
 use kubelet_config::document::Document;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::printable::{at_most, escaped};
@@ -20,19 +25,20 @@ const LINE: usize = 1000;
 #[must_use]
 pub fn remarks(common: &Common, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
+    let mut told = |text: &str, indent: &str| lines.extend(wrapped(text, width, indent));
     for difference in common.differences.iter().take(TOLD) {
         let taken = common.left_out.iter().all(|out| out.field != difference.field);
-        lines.extend(wrapped(&format!("{} differs:", field(&difference.field)), width, 0));
+        told(&format!("{} differs:", field(&difference.field)), "");
         for (number, share) in difference.shares.iter().enumerate() {
             let mark = if number == 0 && taken { " (taken)" } else { "" };
-            lines.extend(wrapped(&format!("{} on {}{mark}", value(share), names(&share.nodes)), width, 2));
+            told(&format!("{} on {}{mark}", value(share), names(&share.nodes)), "  ");
         }
     }
     if let Some(more) = common.differences.len().checked_sub(TOLD).filter(|more| *more > 0) {
-        lines.push(format!("{more} more fields differ."));
+        told(&format!("{more} more fields differ."), "");
     }
     for out in common.left_out.iter().take(TOLD) {
-        lines.extend(wrapped(&format!("{} is left out: it {}.", field(&out.field), out.why.words()), width, 0));
+        told(&format!("{} is left out: it {}.", field(&out.field), out.why.words()), "");
     }
     lines
 }
@@ -58,27 +64,11 @@ pub fn names(nodes: &[NodeName]) -> String {
     }
 }
 
-/// A sentence in lines of at most `width` characters; a word that is longer gets a line of its own.
-#[must_use]
-pub fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
-    let (first, more) = (" ".repeat(indent), " ".repeat(indent + 2));
-    let mut lines = Vec::new();
-    let mut line = first;
-    let mut empty = true;
-    for word in text.split(' ') {
-        let long = line.chars().count() + 1 + word.chars().count() > width;
-        if !empty && long {
-            lines.push(std::mem::replace(&mut line, more.clone()));
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    lines.push(line);
-    lines
+/// A text in lines of at most `width` columns, the first after `indent` and the others two columns further in.
+pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> Vec<String> {
+    let rest = format!("{indent}  ");
+    let lines = wrap(text, within(width).initial_indent(indent).subsequent_indent(&rest));
+    lines.into_iter().map(Cow::into_owned).collect()
 }
 
 /// Lines as comments of a YAML file. What comes from a cluster cannot end one: YAML 1.1 has more line ends than one.

@@ -3,12 +3,17 @@
 //! What else goes to standard error meanwhile goes through [`Foot::print`], or it would be drawn over too. Everything is
 //! written in one piece per change, so that nothing flickers, and the cursor rests below the last line, where an echoed `^C`
 //! does no harm.
+//!
+//! Own code, since a terminal that becomes narrower breaks the lines that are drawn. indicatif 0.18 does not count these: it
+//! leaves old lines and erases printed ones. ratatui 0.30 clears the whole screen then, has a viewport of fixed height, and asks
+//! the terminal for the cursor's position, which fails after two seconds where the terminal does not answer.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::report::live::Line;
+use crate::layout::{shorten, width};
+use nodecfg_contract::printable::one_line;
 
 /// The size of a terminal that does not tell: columns, lines.
 const USUAL: (usize, usize) = (80, 24);
@@ -22,8 +27,8 @@ struct Area {
     size: Box<dyn Fn() -> Option<(usize, usize)> + Send>,
     /// The size when it was last known.
     last_size: (usize, usize),
-    /// What is drawn, and how wide each line is.
-    drawn: Vec<(String, usize)>,
+    /// What is drawn.
+    drawn: Vec<String>,
     /// Whether it was a terminal when the process started: one that has hung up no longer says so.
     is_terminal: bool,
     /// Nobody sees it any more.
@@ -65,41 +70,18 @@ impl Foot {
         if area.drawn.is_empty() {
             return area.write(text);
         }
-        let mut bytes = area.start();
-        // Texts may wrap: only a cleared screen is clean behind them.
-        bytes.push_str("\x1b[J");
-        bytes.push_str(text);
-        if !text.ends_with('\n') {
-            bytes.push('\n');
-        }
-        for (line, _) in &area.drawn {
-            let _ = writeln!(bytes, "{line}");
-        }
-        area.write(&bytes)
+        let drawn = area.drawn.clone();
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        area.redraw(&format!("{text}{end}"), drawn)
     }
 
-    /// Replaces the foot, with `above` above it if that is not empty.
+    /// Replaces the foot, with `above` above it if that is not empty. No line may be wider than the terminal.
     ///
     /// # Errors
     /// As [`print`](Self::print).
-    pub fn draw(&self, above: &str, lines: &[Line], colored: bool) -> io::Result<()> {
-        let lines: Vec<(String, usize)> =
-            lines.iter().map(|line| (if colored { line.styled() } else { line.to_string() }, line.width())).collect();
+    pub fn draw(&self, above: &str, lines: Vec<String>) -> io::Result<()> {
         let mut area = self.area();
-        if above.is_empty() && lines == area.drawn {
-            return Ok(());
-        }
-        let mut bytes = area.start();
-        if !above.is_empty() {
-            bytes.push_str("\x1b[J");
-            bytes.push_str(above);
-        }
-        for (line, _) in &lines {
-            let _ = writeln!(bytes, "{line}\x1b[K");
-        }
-        bytes.push_str("\x1b[J");
-        area.drawn = lines;
-        area.write(&bytes)
+        if above.is_empty() && lines == area.drawn { Ok(()) } else { area.redraw(above, lines) }
     }
 
     /// Lets what is drawn stand where it is. What comes next is written below.
@@ -118,7 +100,7 @@ impl Foot {
     /// # Errors
     /// As [`print`](Self::print).
     pub fn clear(&self) -> io::Result<()> {
-        if self.area().drawn.is_empty() { Ok(()) } else { self.draw("", &[], false) }
+        self.draw("", Vec::new())
     }
 }
 
@@ -137,15 +119,27 @@ impl Area {
         self.last_size
     }
 
-    /// Moves the cursor to where the foot begins. A terminal that became narrower has broken its lines, as most do; in one that
-    /// cuts them instead, the last of what scrolled by is drawn over.
-    fn start(&mut self) -> String {
+    /// Moves the cursor to where the foot begins, and writes `above` and the lines from there. A terminal that became narrower
+    /// has broken its lines, as most do; in one that cuts them instead, the last of what scrolled by is drawn over.
+    fn redraw(&mut self, above: &str, lines: Vec<String>) -> io::Result<()> {
         let (columns, height) = self.size();
-        let rows: usize = self.drawn.iter().map(|(_, width)| width.div_ceil(columns).max(1)).sum();
-        match rows.min(height.saturating_sub(1)) {
+        let rows: usize = self.drawn.iter().map(|line| width(line).div_ceil(columns).max(1)).sum();
+        let mut bytes = match rows.min(height.saturating_sub(1)) {
             0 => "\r".to_owned(),
             rows => format!("\r\x1b[{rows}A"),
+        };
+        if !above.is_empty() {
+            // Texts may wrap: only a cleared screen is clean behind them.
+            let _ = write!(bytes, "\x1b[J{above}");
         }
+        for line in &lines {
+            // All of the row: some terminals take cells that were erased behind a text for written ones, and break the line
+            // there when they become narrower.
+            let _ = writeln!(bytes, "\x1b[2K{line}");
+        }
+        bytes.push_str("\x1b[J");
+        self.drawn = lines;
+        self.write(&bytes)
     }
 
     fn write(&mut self, bytes: &str) -> io::Result<()> {
@@ -194,7 +188,7 @@ impl FootLine {
     pub fn show(&self, text: &str) {
         let (columns, _) = self.0.size();
         // What cannot be shown is not missed: it says only what is waited for.
-        let _ = self.0.draw("", &[Line::plain(text).fit(columns.saturating_sub(1))], false);
+        let _ = self.0.draw("", vec![shorten(&one_line(text), columns.saturating_sub(1))]);
     }
 }
 

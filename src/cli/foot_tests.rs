@@ -75,7 +75,10 @@ impl Grid {
     fn control(&mut self, parameter: usize, what: char) {
         match what {
             'A' => self.row = self.row.checked_sub(parameter).expect("the foot stays on the screen"),
-            'K' => self.rows[self.row].truncate(self.column),
+            'K' => {
+                assert_eq!(parameter, 2, "cells that are erased at the end of a row count when it is broken");
+                self.rows[self.row].clear();
+            }
             'J' => {
                 self.rows.truncate(self.row + 1);
                 self.rows[self.row].truncate(self.column);
@@ -115,8 +118,8 @@ impl Write for Screen {
     }
 }
 
-fn lines<const N: usize>(texts: [&str; N]) -> Vec<Line> {
-    texts.map(Line::plain).to_vec()
+fn lines<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(str::to_owned).to_vec()
 }
 
 #[test]
@@ -124,12 +127,12 @@ fn the_foot_is_drawn_over_and_what_is_printed_stays_above() {
     let screen = Screen::new(20);
     let foot = screen.foot();
     foot.print("before\n").unwrap();
-    foot.draw("", &lines(["one", "two, which is long"]), false).unwrap();
+    foot.draw("", lines(["one", "two, which is long"])).unwrap();
     foot.print("a warning that is longer than the screen\n").unwrap();
-    foot.draw("an event\n", &lines(["one", "2"]), false).unwrap();
+    foot.draw("an event\n", lines(["one", "2"])).unwrap();
     let above = ["before", "a warning that is lo", "nger than the screen"];
     assert_eq!(screen.seen(), [&above[..], &["an event", "one", "2"]].concat());
-    foot.draw("", &lines(["one"]), false).unwrap();
+    foot.draw("", lines(["one"])).unwrap();
     assert_eq!(screen.seen(), [&above[..], &["an event", "one"]].concat());
     foot.clear().unwrap();
     foot.print("after").unwrap();
@@ -141,10 +144,10 @@ fn the_foot_is_drawn_over_and_what_is_printed_stays_above() {
 fn what_is_left_stands_and_the_next_line_is_below() {
     let screen = Screen::new(20);
     let foot = screen.foot();
-    foot.draw("", &lines(["one"]), false).unwrap();
+    foot.draw("", lines(["one"])).unwrap();
     foot.leave();
     foot.print("two\n").unwrap();
-    foot.draw("", &lines(["three"]), false).unwrap();
+    foot.draw("", lines(["three"])).unwrap();
     assert_eq!(screen.seen(), ["one", "two", "three"]);
 }
 
@@ -153,18 +156,14 @@ fn a_terminal_that_is_resized_keeps_nothing_of_the_old_picture() {
     let screen = Screen::new(40);
     let foot = screen.foot();
     foot.print("before\n").unwrap();
-    foot.draw(
-        "",
-        &lines(["a line that takes forty columns, nearly", "short", "another one that is rather long"]),
-        false,
-    )
-    .unwrap();
+    foot.draw("", lines(["a line that takes forty columns, nearly", "short", "another one that is rather long"]))
+        .unwrap();
     screen.resize(20);
     assert_eq!(screen.seen().len(), 6, "{:?}", screen.seen());
-    foot.draw("", &lines(["narrow", "short"]), false).unwrap();
+    foot.draw("", lines(["narrow", "short"])).unwrap();
     assert_eq!(screen.seen(), ["before", "narrow", "short"]);
     screen.resize(40);
-    foot.draw("", &lines(["wide again", "short"]), false).unwrap();
+    foot.draw("", lines(["wide again", "short"])).unwrap();
     assert_eq!(screen.seen(), ["before", "wide again", "short"]);
 }
 
@@ -173,7 +172,7 @@ fn what_has_not_changed_is_not_written_again() {
     let screen = Screen::new(40);
     let foot = screen.foot();
     for _ in 0..3 {
-        foot.draw("", &lines(["one"]), false).unwrap();
+        foot.draw("", lines(["one"])).unwrap();
     }
     assert_eq!(screen.with(|grid| grid.writes), 1);
 }
@@ -182,9 +181,9 @@ fn what_has_not_changed_is_not_written_again() {
 fn a_terminal_that_is_gone_is_no_error() {
     let screen = Screen::new(40);
     let foot = screen.foot();
-    foot.draw("", &lines(["one"]), false).unwrap();
+    foot.draw("", lines(["one"])).unwrap();
     screen.with(|grid| grid.gone = true);
-    foot.draw("", &lines(["two"]), false).unwrap();
+    foot.draw("", lines(["two"])).unwrap();
     foot.print("three\n").unwrap();
     foot.clear().unwrap();
     assert_eq!(foot.size(), (40, 24));

@@ -56,9 +56,18 @@ impl Live {
         }
         self.drawn = Some((now, size));
         self.changed = false;
-        let (columns, lines) = size;
+        self.draw(self.state.view(size.0, size.1, now))
+    }
+
+    fn draw(&mut self, lines: Vec<String>) -> io::Result<()> {
         let above = std::mem::take(&mut self.above);
-        self.foot.draw(&above, &self.state.view(columns, lines, now), self.colored)
+        let lines = lines.into_iter().map(|line| self.shown(line)).collect();
+        self.foot.draw(&self.shown(above), lines)
+    }
+
+    /// A text with its styles, where they are wanted.
+    fn shown(&self, text: String) -> String {
+        if self.colored { text } else { anstream::adapter::strip_str(&text).to_string() }
     }
 }
 
@@ -69,9 +78,7 @@ impl Listener for Live {
         let is_one_of_many =
             matches!(progress, Progress::ConfigMapCreated { .. }) && self.state.pools() > MOST_CONFIG_MAPS;
         if is_notable(progress) && !is_one_of_many {
-            let line = timed(self.start, now, progress);
-            let line = if self.colored { line } else { anstream::adapter::strip_str(&line).to_string() };
-            self.above.push_str(&line);
+            self.above.push_str(&timed(self.start, now, progress));
             self.above.push('\n');
         }
         self.draw_if_due(now)
@@ -87,12 +94,9 @@ impl Listener for Live {
     }
 
     fn finish(&mut self, now: Timestamp) -> io::Result<()> {
-        let above = std::mem::take(&mut self.above);
-        if std::mem::replace(&mut self.over, true) {
-            return if above.is_empty() { Ok(()) } else { self.foot.print(&above) };
-        }
         let (columns, lines) = self.foot.size();
-        let drawn = self.foot.draw(&above, &self.state.rest(columns, lines, now), self.colored);
+        let is_over = std::mem::replace(&mut self.over, true);
+        let drawn = self.draw(if is_over { Vec::new() } else { self.state.rest(columns, lines, now) });
         self.foot.leave();
         drawn
     }

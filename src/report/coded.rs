@@ -1,22 +1,24 @@
 //! What `nodecfg explain CODE` says: of the code of a finding, of an error that a command ended with, or of a
 //! check of `doctor`.
 
+use kubelet_config::advice::table as advice;
+use nodecfg_contract::json_document::Kind;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::LazyLock;
 
 use serde::Serialize;
+use textwrap::fill;
 
 use super::codes;
 use super::markdown::prose;
 use super::style::{bad, heading, quiet, warning};
 use crate::doctor::codes::{self as checks, Code};
-use kubelet_config::advice::table as advice;
+use crate::layout::within;
 use kubelet_config::finding::{LENIENT_CODES, Severity};
 use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::spelling::nearest;
 use kubelet_config::table;
-use nodecfg_contract::json_document::Kind;
 
 static TEXT: &str = include_str!("../../data/errors.csv");
 static ERRORS: LazyLock<BTreeMap<String, [String; 3]>> = LazyLock::new(|| {
@@ -145,10 +147,8 @@ pub fn text(out: &mut dyn Write, coded: &Coded) -> io::Result<()> {
         ("from: ", coded.source.as_ref()),
     ] {
         let Some(words) = words else { continue };
-        for (index, line) in filled(words, COLUMNS - label.len()).into_iter().enumerate() {
-            let label = if index == 0 { label } else { "      ".get(..label.len()).unwrap_or_default() };
-            writeln!(out, "{}{line}", quiet(label))?;
-        }
+        let (first, rest) = (quiet(label), " ".repeat(label.len()));
+        writeln!(out, "{}", fill(words, within(COLUMNS).initial_indent(&first).subsequent_indent(&rest)))?;
         if label.is_empty() {
             writeln!(out)?;
         }
@@ -164,20 +164,6 @@ pub fn markdown(out: &mut dyn Write, coded: &Coded) -> io::Result<()> {
     writeln!(out, "### `{}` ({})\n\n{}\n", coded.code, coded.grade, prose(&coded.says))?;
     writeln!(out, "- Why: {}\n- What to do: {}", prose(&coded.why), prose(&coded.way_out))?;
     coded.source.iter().try_for_each(|source| writeln!(out, "- From: {}", prose(source)))
-}
-
-fn filled(text: &str, columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= columns) {
-            Some(line) => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            None => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

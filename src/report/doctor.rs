@@ -1,15 +1,17 @@
 //! What a check-up found: problems with their way out, warnings, notes, and what is fine in one line.
 
+use nodecfg_contract::json_document::{Document, Kind};
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Value;
+use textwrap::fill;
 
 use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
 use crate::doctor::{Check, Ending, Verdict};
-use nodecfg_contract::json_document::{Document, Kind};
+use crate::layout::within;
 use nodecfg_contract::printable;
 
 /// How wide text is at most: it is read on whatever terminal is at hand.
@@ -111,39 +113,17 @@ fn one(out: &mut dyn Write, check: &Check, verbose: bool, width: usize) -> io::R
     }
 }
 
-/// Text behind a label, its further lines below its first.
+/// Text behind a label, its further lines below its first. A line that begins with a space, a dash or a hash is of a file, and
+/// stays as it is.
 fn paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::Result<()> {
-    for (index, line) in wrapped(text, width.saturating_sub(INDENT)).iter().enumerate() {
-        match index {
-            0 => writeln!(out, "{label} {line}")?,
-            _ => writeln!(out, "{}{line}", " ".repeat(INDENT))?,
-        }
+    let mut first = format!("{label} ");
+    let rest = " ".repeat(INDENT);
+    for line in printable::lines(text).lines() {
+        let columns = if line.starts_with([' ', '-', '#']) { usize::MAX } else { width };
+        writeln!(out, "{}", fill(line, within(columns).initial_indent(&first).subsequent_indent(&rest)))?;
+        first.clone_from(&rest);
     }
     Ok(())
-}
-
-/// Breaks lines between words. One that begins with a space, a dash or a hash is of a file, and stays as it is.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for line in text.lines() {
-        let shown = printable::lines(line);
-        if shown.starts_with([' ', '-', '#']) {
-            lines.push(shown);
-            continue;
-        }
-        let mut current = String::new();
-        for word in shown.split(' ').filter(|word| !word.is_empty()) {
-            if !current.is_empty() && current.chars().count() + 1 + word.chars().count() > width {
-                lines.push(std::mem::take(&mut current));
-            }
-            if !current.is_empty() {
-                current.push(' ');
-            }
-            current.push_str(word);
-        }
-        lines.push(current);
-    }
-    lines
 }
 
 /// The codes of a verdict, each once. One that something worse was found of is not among what is fine.
@@ -177,10 +157,8 @@ fn last(findings: &Findings<'_>, width: usize) -> String {
             ),
         ),
     };
-    let text = wrapped(&format!("{head} {rest}"), width).join("\n");
-    let tail = text.strip_prefix(head).unwrap_or(&text).to_owned();
     let head = if findings.ending.is_none() { good(head) } else { bad(head) };
-    format!("{head}{tail}")
+    fill(&format!("{head} {rest}"), within(width))
 }
 
 /// The checks as a table, for a ticket.
@@ -229,14 +207,20 @@ pub fn document(findings: &Findings<'_>) -> Result<Value, serde_json::Error> {
 mod tests {
     use super::*;
 
+    fn shown(text: &str, width: usize) -> Vec<String> {
+        let mut out = Vec::new();
+        paragraph(&mut out, "   help:", text, width).unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
     #[test]
     fn lines_break_between_words_and_those_of_files_do_not() {
-        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+        assert_eq!(shown("one two three", 17), ["   help: one two", "         three"]);
         assert_eq!(
-            wrapped("grant this:\n- verbs: [get, list]\n  of: x", 10),
-            ["grant", "this:", "- verbs: [get, list]", "  of: x"]
+            shown("grant this:\n- verbs: [get, list]\n  of: x", 19),
+            ["   help: grant", "         this:", "         - verbs: [get, list]", "           of: x"]
         );
-        assert_eq!(wrapped("unbreakable", 4), ["unbreakable"]);
-        assert_eq!(wrapped("a\u{1b}[31mb", 40), ["a [31mb"]);
+        assert_eq!(shown("unbreakable", 13), ["   help: unbreakable"]);
+        assert_eq!(shown("a\u{1b}[31mb", 49), ["   help: a [31mb"]);
     }
 }

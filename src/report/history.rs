@@ -9,6 +9,7 @@ use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, heading, quiet, warning};
 use crate::history::{Content, Nodes, OtherConfigMap, Revision, Whereabouts};
+use crate::layout::shorten;
 use crate::repository::history::WalkEnd;
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{FleetName, PoolName};
@@ -49,14 +50,6 @@ pub fn note(end: WalkEnd) -> Option<String> {
         WalkEnd::TooMany => {
             Some("there are more commits than are gone through; begin further back with --rev".to_owned())
         }
-    }
-}
-
-/// The beginning of a text, as much as there is room for.
-fn fit(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most.saturating_sub(1)) {
-        Some((end, _)) if text.chars().count() > most => format!("{}…", text.get(..end).unwrap_or_default()),
-        _ => text.to_owned(),
     }
 }
 
@@ -104,11 +97,11 @@ pub fn text(out: &mut dyn Write, history: &History, width: usize) -> io::Result<
     for revision in &history.revisions {
         let mark = if revision.current { good("*") } else { " ".to_owned() };
         let or_before = if revision.or_before { " or before" } else { "" };
-        let author = fit(&revision.author, width.saturating_sub(32 + or_before.len()));
+        let author = shorten(&revision.author, width.saturating_sub(32 + or_before.len()));
         let commit = heading(revision.commit.short());
         writeln!(out, "{mark} {commit}  {}{or_before}  {author}", date(revision))?;
-        writeln!(out, "    {}", fit(&revision.subject, width.saturating_sub(4)))?;
-        let line = fit(&what(revision), width.saturating_sub(4));
+        writeln!(out, "    {}", shorten(&revision.subject, width.saturating_sub(4)))?;
+        let line = shorten(&what(revision), width.saturating_sub(4));
         let line = if matches!(revision.content, Content::Invalid { .. }) { bad(line) } else { quiet(line) };
         writeln!(out, "    {line}")?;
         if let Some(nodes) = nodes_of(revision) {

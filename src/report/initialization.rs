@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::count;
-use super::summary::{plain_table, trim_lines};
+use super::table::Table;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
@@ -70,11 +70,8 @@ impl Initialization {
         let (files, pools) = (count(self.files.len(), "file"), count(self.pools.len(), "pool"));
         writeln!(out, "Wrote {files} to {}: {pools}{by}.\n", self.folder)?;
         if self.label.is_some() && !self.pools.is_empty() {
-            let mut table = plain_table(["POOL", "NODES", "WHAT THEY RUN"]);
-            for pool in &self.pools {
-                table.add_row([pool.name.to_string(), pool.nodes.to_string(), pool.words()]);
-            }
-            writeln!(out, "{}\n", trim_lines(&table.to_string()))?;
+            let rows = self.pools.iter().map(|pool| [pool.name.to_string(), pool.nodes.to_string(), pool.words()]);
+            writeln!(out, "{}\n", Table::plain(["POOL", "NODES", "WHAT THEY RUN"], rows))?;
         }
         writeln!(out, "Next:")?;
         for line in next {

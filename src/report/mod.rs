@@ -31,6 +31,7 @@ pub mod stale;
 pub mod status;
 mod style;
 pub mod summary;
+mod table;
 pub mod validation;
 
 /// The output formats.

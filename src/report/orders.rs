@@ -1,16 +1,17 @@
 //! What became of an order: a pool that was paused or resumed, a rollout that was aborted; and what the next sync will do.
 
+use nodecfg_contract::json_document::Kind;
 use std::io::{self, Write};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
+use textwrap::fill;
 
 use super::markdown::{code, prose};
-use super::review::lines;
 use super::style::{heading, warning};
 use super::{duration, names};
-use nodecfg_contract::json_document::Kind;
+use crate::layout::within;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{Abort, Pause};
 use nodecfg_contract::printable::one_line;
@@ -123,16 +124,15 @@ pub fn pools(out: &mut dyn Write, orders: &PoolOrders, place: &str, width: usize
     let [held, freed] = held_and_freed(orders);
     if !held.is_empty() {
         writeln!(out, "\nThe next sync leaves their nodes as they are.")?;
-        labelled(out, 0, "To go on:", &resume(&held, place), width, str::to_owned)?;
+        hanging(out, 0, &format!("To go on: {}", resume(&held, place)), width)?;
     }
     if !freed.is_empty() {
-        writeln!(out)?;
-        labelled(out, 0, "", &freed_words(&freed), width, str::to_owned)?;
+        writeln!(out, "\n{}", fill(&freed_words(&freed), within(width)))?;
     }
     if let Some(holder) = orders.running.as_ref().filter(|_| !held.is_empty() || !freed.is_empty()) {
         writeln!(out)?;
-        labelled(out, 0, "running now:", &holder_words(holder), width, |label| warning(label))?;
-        labelled(out, 0, "", running_words(!held.is_empty()), width, str::to_owned)?;
+        hanging(out, 0, &format!("{} {}", warning("running now:"), holder_words(holder)), width)?;
+        writeln!(out, "{}", fill(running_words(!held.is_empty()), within(width)))?;
     }
     out.flush()
 }
@@ -144,37 +144,22 @@ fn write_pool(out: &mut dyn Write, fleet: &FleetName, order: &PoolOrder, width: 
         (PoolResult::Resumed, None) => ("resumed", String::new()),
         (_, None) => ("was not paused", String::new()),
     };
-    let pool = &order.pool;
-    labelled(out, 0, &format!("{pool}:"), &format!("{result}{pause}"), width, |label| heading(label))?;
+    hanging(out, 0, &format!("{} {result}{pause}", heading(format!("{}:", order.pool))), width)?;
     if let Some(before) = &order.before {
         let label = if order.pause.is_some() { "before:" } else { "was paused" };
-        labelled(out, 2, label, &before.to_string(), width, str::to_owned)?;
+        hanging(out, 2, &format!("{label} {before}"), width)?;
     }
     if !order.known && order.pause.is_some() {
-        let text = format!("fleet {fleet} has no ConfigMap of a pool of this name");
-        labelled(out, 2, "not known:", &text, width, |label| warning(label))?;
+        let text = format!("{} fleet {fleet} has no ConfigMap of a pool of this name", warning("not known:"));
+        hanging(out, 2, &text, width)?;
     }
     Ok(())
 }
 
-/// A text after its label, in lines that fit, the first after `indent` columns and the others two columns further in.
-fn labelled(
-    out: &mut dyn Write,
-    indent: usize,
-    label: &str,
-    text: &str,
-    width: usize,
-    style: impl Fn(&str) -> String,
-) -> io::Result<()> {
-    let text = if label.is_empty() { text.to_owned() } else { format!("{label} {text}") };
-    let further = if label.is_empty() { indent } else { indent + 2 };
-    for (number, line) in lines(&text, width.saturating_sub(further)).into_iter().enumerate() {
-        match line.strip_prefix(label).filter(|_| number == 0) {
-            Some(rest) => writeln!(out, "{}{}{rest}", " ".repeat(indent), style(label))?,
-            None => writeln!(out, "{}{line}", " ".repeat(further))?,
-        }
-    }
-    Ok(())
+/// A text in lines that fit, the first after `indent` columns and the others two columns further in.
+fn hanging(out: &mut dyn Write, indent: usize, text: &str, width: usize) -> io::Result<()> {
+    let (first, rest) = (" ".repeat(indent), " ".repeat(indent + 2));
+    writeln!(out, "{}", fill(text, within(width).initial_indent(&first).subsequent_indent(&rest)))
 }
 
 /// The command that lifts pauses.
@@ -295,7 +280,7 @@ impl Aborted {
 pub fn waiting(running: &Holder, order: Option<&Abort>, width: usize) -> String {
     let asked = order.filter(|order| order.back).map_or("", |_| ", and to point back what has not converged");
     let text = format!("Asked {} to stop{asked}; waiting for it to end.", holder_words(running));
-    lines(&text, width).into_iter().map(|line| line + "\n").collect()
+    fill(&text, within(width)) + "\n"
 }
 
 /// Writes what became of an abort for people, in lines of about so many columns.
@@ -304,9 +289,7 @@ pub fn waiting(running: &Holder, order: Option<&Abort>, width: usize) -> String 
 /// When the writer does.
 pub fn aborted(out: &mut dyn Write, aborted: &Aborted, width: usize) -> io::Result<()> {
     for sentence in aborted.words() {
-        for line in lines(&sentence, width) {
-            writeln!(out, "{line}")?;
-        }
+        writeln!(out, "{}", fill(&sentence, within(width)))?;
     }
     out.flush()
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use comfy_table::{Table, presets};
-
 use super::explain;
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
+use super::table::Table;
 use super::{count, duration, names};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
@@ -54,20 +53,19 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         let amiss = rows.iter().take_while(|row| row.node.end != End::Converged).count();
         rest = rows.split_off(amiss.min(ROWS));
     }
-    let mut table = plain_table(["NODE", "POOL", "FROM", "TO", "STATE", "SECONDS"]);
     let shown = rows.len();
-    for row in rows {
-        table.add_row([
+    let cells = rows.into_iter().map(|row| {
+        [
             row.node.node.to_string(),
             row.pool.to_string(),
             source::short(row.node.from.as_ref()),
             source::short(row.node.to.source()),
             state(&row.node.end),
             row.node.seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1}")),
-        ]);
-    }
+        ]
+    });
     if shown > 0 {
-        writeln!(out, "{}", trim_lines(&table.to_string()))?;
+        writeln!(out, "{}", Table::plain(["NODE", "POOL", "FROM", "TO", "STATE", "SECONDS"], cells))?;
     }
     if !rest.is_empty() {
         let states = in_numbers(rest.iter().map(|row| &row.node.end));
@@ -100,22 +98,6 @@ pub(super) fn weight(end: &End) -> u8 {
         End::Gone => 6,
         End::Converged => 7,
     }
-}
-
-/// A table as kubectl shows it: no lines, columns apart by spaces.
-pub(super) fn plain_table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header);
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 3));
-    }
-    table
-}
-
-/// Trailing spaces are nobody's friend.
-pub(super) fn trim_lines(text: &str) -> String {
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 /// A node's end in a word or two.

@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::cli::terminal::out_size;
-use crate::report::status::cut;
+use crate::layout::cut;
 
 /// To the alternate screen, without a cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde_json::Value as Json;
+use textwrap::fill;
 
 use super::gate::Spell;
 use super::{Allowed, Explanation, Listed, Was};
+use crate::layout::within;
 use crate::report::markdown::{code, prose};
 use crate::report::style::{heading, quiet, warning};
 use kubelet_config::minor::{NEWEST, OLDEST};
@@ -37,7 +39,8 @@ pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io:
         writeln!(out, "\n{}", heading(format!("{}:", title.to_uppercase())))?;
         for paragraph in paragraphs {
             let (first, rest) = if paragraph.starts_with("- ") { ("    ", "      ") } else { ("    ", "    ") };
-            writeln!(out, "{}", wrapped(&paragraph, first, rest))?;
+            let columns = within(WIDTH).initial_indent(first).subsequent_indent(rest);
+            writeln!(out, "{}", fill(&paragraph, columns))?;
         }
     }
     if !explanation.fields.is_empty() {
@@ -61,7 +64,8 @@ fn list_in(out: &mut dyn Write, fields: &[Listed], depth: usize, tree: bool) -> 
             list_in(out, &field.fields, depth + 1, true)?;
         } else {
             let indent = "  ".repeat(depth + 1);
-            writeln!(out, "{}\n", wrapped(first_sentence(&field.description), &indent, &indent))?;
+            let columns = within(WIDTH).initial_indent(&indent).subsequent_indent(&indent);
+            writeln!(out, "{}\n", fill(first_sentence(&field.description), columns))?;
         }
     }
     Ok(())
@@ -230,25 +234,4 @@ fn angled(kind: &str) -> String {
 
 fn first_sentence(text: &str) -> &str {
     text.split_inclusive(". ").next().unwrap_or(text).trim_end()
-}
-
-/// Breaks a paragraph at spaces so that no line is longer than [`WIDTH`], unless a word is.
-fn wrapped(paragraph: &str, first: &str, rest: &str) -> String {
-    let mut text = first.to_owned();
-    let (mut column, mut begun) = (first.len(), false);
-    for word in paragraph.split(' ') {
-        let length = word.chars().count();
-        if begun && column + 1 + length > WIDTH {
-            text.push('\n');
-            text.push_str(rest);
-            column = rest.len();
-        } else if begun {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-        begun = true;
-    }
-    text
 }

@@ -13,11 +13,8 @@ use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::progress::Progress;
 
 mod estimate;
-mod line;
 mod pool;
 mod view;
-
-pub use line::{Line, Tone};
 
 /// What there is to see of a rollout.
 #[derive(Debug, Clone)]

@@ -2,13 +2,15 @@
 
 use jiff::Timestamp;
 
+use super::State;
 use super::estimate::{Gate, rounded, seconds};
-use super::line::wrap;
 use super::pool::{Counts, Flight, Pool};
-use super::{Line, State, Tone};
+use crate::layout::{self, pad, shorten, within};
 use crate::report::progress::seconds_until;
+use crate::report::style::{bad, good, heading, quiet, warning};
 use crate::report::{count, duration, whole_duration};
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::printable::one_line;
 
 /// Terminals that are narrower have no bars, only numbers.
 const NARROW: usize = 50;
@@ -18,9 +20,10 @@ const WORDS: usize = 3;
 const BAR: (usize, usize) = (10, 40);
 
 impl State {
-    /// What shows on a terminal of so many columns and lines: at most two thirds of it, so that what scrolls by above is seen.
+    /// What shows on a terminal of so many columns and lines, with ANSI styles: at most two thirds of it, so that what scrolls by
+    /// above is seen.
     #[must_use]
-    pub fn view(&self, width: usize, height: usize, now: Timestamp) -> Vec<Line> {
+    pub fn view(&self, width: usize, height: usize, now: Timestamp) -> Vec<String> {
         let room = (height * 2 / 3).max(1);
         // The last column stays empty: some terminals wrap when it is filled.
         let columns = width.saturating_sub(1).max(1);
@@ -32,18 +35,18 @@ impl State {
             lines.extend(self.failure(columns, (left / 2).clamp(1, WORDS), now));
         }
         lines.extend(self.transitions(columns, room.saturating_sub(lines.len()), now));
-        lines.into_iter().map(|line| line.fit(columns)).collect()
+        lines.into_iter().map(|line| shorten(&line, columns)).collect()
     }
 
     /// What stays when it is over: how far each pool got.
     #[must_use]
-    pub fn rest(&self, width: usize, height: usize, now: Timestamp) -> Vec<Line> {
+    pub fn rest(&self, width: usize, height: usize, now: Timestamp) -> Vec<String> {
         let columns = width.saturating_sub(1).max(1);
-        self.bars(columns, (height / 2).max(1), now).into_iter().map(|line| line.fit(columns)).collect()
+        self.bars(columns, (height / 2).max(1), now).into_iter().map(|line| shorten(&line, columns)).collect()
     }
 
     /// A bar for each pool, or for those that there is most to see of and one for the others together.
-    fn bars(&self, columns: usize, most: usize, now: Timestamp) -> Vec<Line> {
+    fn bars(&self, columns: usize, most: usize, now: Timestamp) -> Vec<String> {
         let mut rows: Vec<Row> = self.pools.iter().map(|pool| Row::of(pool, now)).collect();
         if rows.len() > most {
             let mut ranked: Vec<&Pool> = self.pools.iter().collect();
@@ -56,30 +59,26 @@ impl State {
         rows.into_iter().map(|row| row.line(sizes)).collect()
     }
 
-    fn times(&self, now: Timestamp) -> Line {
-        let line = Line::plain(whole_duration(seconds(self.start, now) as u64)).and(Tone::Plain, " elapsed");
+    fn times(&self, now: Timestamp) -> String {
+        let line = format!("{} elapsed", whole_duration(seconds(self.start, now) as u64));
         let Some((remaining, longer)) = self.remaining(now) else { return line };
-        let line = line.and(Tone::Plain, format!(", about {} left", whole_duration(rounded(remaining))));
-        if longer { line.and(Tone::Plain, ", longer if nodes hang") } else { line }
+        let longer = if longer { ", longer if nodes hang" } else { "" };
+        format!("{line}, about {} left{longer}", whole_duration(rounded(remaining)))
     }
 
     /// The last failure, and its words in at most so many lines.
-    fn failure(&self, columns: usize, most: usize, now: Timestamp) -> Vec<Line> {
+    fn failure(&self, columns: usize, most: usize, now: Timestamp) -> Vec<String> {
         let Some(last) = &self.last_failure else { return Vec::new() };
         let ago = whole_duration(seconds(last.at, now) as u64);
-        let mut lines = vec![
-            Line::default()
-                .and(Tone::Bad, "last failure")
-                .and(Tone::Plain, format!(": {}/{}", last.pool, last.node))
-                .and(Tone::Quiet, format!(", {ago} ago")),
-        ];
-        let words = wrap(&last.words, columns.saturating_sub(2), most);
-        lines.extend(words.into_iter().map(|words| Line::plain(format!("  {words}"))));
+        let (head, ago) = (bad("last failure"), quiet(format!(", {ago} ago")));
+        let mut lines = vec![format!("{head}: {}/{}{ago}", last.pool, last.node)];
+        let words = first_lines(&last.words, columns.saturating_sub(2), most);
+        lines.extend(words.into_iter().map(|words| format!("  {words}")));
         lines
     }
 
     /// The nodes on their way, who has been longest first, in at most so many lines.
-    fn transitions(&self, columns: usize, most: usize, now: Timestamp) -> Vec<Line> {
+    fn transitions(&self, columns: usize, most: usize, now: Timestamp) -> Vec<String> {
         let mut nodes: Vec<(&PoolName, &NodeName, &Flight)> = self
             .pools
             .iter()
@@ -94,14 +93,14 @@ impl State {
         }
         nodes.truncate(shown);
         nodes.sort_by_key(order);
-        let mut lines: Vec<Line> =
+        let mut lines: Vec<String> =
             nodes.into_iter().map(|(pool, node, flight)| transition(pool, node, flight, columns, now)).collect();
         match total - shown {
             more if more > 0 && most > 0 && shown > 0 => {
-                lines.push(Line::default().and(Tone::Quiet, format!("{:>6} and {more} more", "")));
+                lines.push(quiet(format!("{:>6} and {more} more", "")));
             }
             more if more > 0 && most > 0 => {
-                lines.push(Line::default().and(Tone::Quiet, format!("{} in transition", count(more, "node"))));
+                lines.push(quiet(format!("{} in transition", count(more, "node"))));
             }
             _ => {}
         }
@@ -109,20 +108,28 @@ impl State {
     }
 }
 
-fn transition(pool: &PoolName, node: &NodeName, flight: &Flight, columns: usize, now: Timestamp) -> Line {
-    let since = format!("{:>6} ", duration(seconds(flight.since, now)));
+fn transition(pool: &PoolName, node: &NodeName, flight: &Flight, columns: usize, now: Timestamp) -> String {
+    let since = quiet(format!("{:>6}", duration(seconds(flight.since, now))));
     let words = flight.waiting.as_ref().map_or_else(|| "watched".to_owned(), ToString::to_string);
-    let line = Line::default().and(Tone::Quiet, since);
     // Where there is little room, what it waits for says more than which pool it is of.
-    let line = if columns < NARROW { line } else { line.and(Tone::Plain, format!("{pool}/")) };
-    line.and(Tone::Plain, node).and(Tone::Quiet, format!(" {words}"))
+    let pool = if columns < NARROW { String::new() } else { format!("{pool}/") };
+    format!("{since} {pool}{node} {}", quiet(one_line(&words)))
+}
+
+/// The first lines of a text, at most so many of so many columns. What has no room is cut, and that shows.
+fn first_lines(text: &str, columns: usize, most: usize) -> Vec<String> {
+    let text = one_line(text);
+    let all = textwrap::wrap(&text, within(columns.max(1)).break_words(true));
+    let (whole, rest) = all.split_at(all.len().min(most.saturating_sub(1)));
+    let last = shorten(&rest.join(" "), columns);
+    whole.iter().map(ToString::to_string).chain([last]).filter(|line| !line.is_empty()).take(most).collect()
 }
 
 /// What a bar says.
 struct Row {
     name: String,
     counts: Counts,
-    words: Vec<(Tone, String)>,
+    words: Vec<String>,
 }
 
 /// How wide the parts of all bars are.
@@ -135,7 +142,7 @@ struct Sizes {
 
 impl Sizes {
     fn of(rows: &[Row], columns: usize) -> Self {
-        let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+        let longest = rows.iter().map(|row| layout::width(&row.name)).max().unwrap_or(0);
         let digits = rows.iter().map(|row| row.counts.total().to_string().len()).max().unwrap_or(0);
         let bar = if columns < NARROW { 0 } else { (columns / 4).clamp(BAR.0, BAR.1) };
         Self { name: longest.min((columns / 4).max(8)), bar, digits }
@@ -146,13 +153,13 @@ impl Row {
     fn of(pool: &Pool, now: Timestamp) -> Self {
         let mut words = words_of(&pool.counts);
         if let Gate::Soaking { until } = pool.gate {
-            words.push((Tone::Warning, format!("soaking, {} left", whole_duration(seconds_until(now, until)))));
+            words.push(warning(format!("soaking, {} left", whole_duration(seconds_until(now, until)))));
         }
         if let Some(done) = pool.done {
-            words.push((Tone::Good, format!("done in {}", duration(seconds(pool.start, done)))));
+            words.push(good(format!("done in {}", duration(seconds(pool.start, done)))));
         }
         if let Some(reason) = &pool.stopped {
-            words.push((Tone::Warning, format!("stopped: {reason}")));
+            words.push(warning(format!("stopped: {}", one_line(reason))));
         }
         Self { name: pool.name.to_string(), counts: pool.counts, words }
     }
@@ -169,40 +176,31 @@ impl Row {
         let soaks: Vec<Timestamp> = soaks.collect();
         if let Some(first) = soaks.iter().min() {
             let left = whole_duration(seconds_until(now, *first));
-            words.push((Tone::Warning, format!("{} soaking, {left} left of the first", soaks.len())));
+            words.push(warning(format!("{} soaking, {left} left of the first", soaks.len())));
         }
         match pools.iter().filter(|pool| pool.stopped.is_some()).count() {
             0 => {}
-            stopped => words.push((Tone::Warning, format!("{} stopped", count(stopped, "pool")))),
+            stopped => words.push(warning(format!("{} stopped", count(stopped, "pool")))),
         }
         match pools.iter().filter(|pool| pool.done.is_some()).count() {
             0 => {}
-            done => words.push((Tone::Good, format!("{} done", count(done, "pool")))),
+            done => words.push(good(format!("{} done", count(done, "pool")))),
         }
         let name = if beside_others { format!("{} others", pools.len()) } else { count(pools.len(), "pool") };
         Self { name, counts, words }
     }
 
-    fn line(self, sizes: Sizes) -> Line {
+    fn line(self, sizes: Sizes) -> String {
         let Sizes { name, bar, digits } = sizes;
-        let mut line = Line::default();
-        let label = Line::plain(&self.name).fit(name).to_string();
-        line.push(Tone::Strong, format!("{label:name$}"));
-        line.push(Tone::Plain, " ");
-        if bar > 0 {
-            self.bar(bar, &mut line);
-        }
+        let label = heading(pad(&shorten(&self.name, name), name, false));
+        let bar = if bar > 0 { self.bar(bar) } else { String::new() };
         let (done, total) = (self.counts.done + self.counts.left, self.counts.total());
-        line.push(Tone::Plain, format!("{done:>digits$}/{total:<digits$}"));
-        for (index, (tone, words)) in self.words.iter().enumerate() {
-            line.push(Tone::Plain, if index == 0 { "  " } else { ", " });
-            line.push(*tone, words);
-        }
-        line
+        let line = format!("{label} {bar}{done:>digits$}/{total:<digits$}");
+        if self.words.is_empty() { line } else { format!("{line}  {}", self.words.join(", ")) }
     }
 
     /// How many of its nodes are done, on their way and failed, each in its share of the bar.
-    fn bar(&self, columns: usize, line: &mut Line) {
+    fn bar(&self, columns: usize) -> String {
         let total = self.counts.total();
         let share = |nodes: usize| match nodes {
             0 => 0,
@@ -220,23 +218,20 @@ impl Row {
             counts => share(counts.in_flight).min(left),
         };
         let pending = columns.saturating_sub(done + in_flight + failed);
-        line.push(Tone::Plain, "[");
-        line.push(Tone::Good, "=".repeat(done));
-        line.push(Tone::Warning, ">".repeat(in_flight));
-        line.push(Tone::Bad, "x".repeat(failed));
-        line.push(Tone::Plain, format!("{}] ", " ".repeat(pending)));
+        let (done, in_flight) = (good("=".repeat(done)), warning(">".repeat(in_flight)));
+        format!("[{done}{in_flight}{}{}] ", bad("x".repeat(failed)), " ".repeat(pending))
     }
 }
 
-fn words_of(counts: &Counts) -> Vec<(Tone, String)> {
+fn words_of(counts: &Counts) -> Vec<String> {
     let mut words = Vec::new();
-    for (number, tone, what) in [
-        (counts.failed, Tone::Bad, "failed"),
-        (counts.in_flight, Tone::Plain, "in transition"),
-        (counts.left, Tone::Warning, "gone or changed"),
+    for (number, style, what) in [
+        (counts.failed, bad as fn(String) -> String, "failed"),
+        (counts.in_flight, |plain| plain, "in transition"),
+        (counts.left, warning, "gone or changed"),
     ] {
         if number > 0 {
-            words.push((tone, format!("{number} {what}")));
+            words.push(style(format!("{number} {what}")));
         }
     }
     words

@@ -1,5 +1,6 @@
 //! The live view at every size, as people see it.
 
+use anstream::adapter::strip_str;
 use jiff::ToSpan as _;
 
 use super::*;
@@ -56,8 +57,8 @@ fn failed(name: &str, number: usize, error: &str) -> Progress {
 fn shown(state: &State, width: usize, height: usize, now: i64) -> String {
     let lines = state.view(width, height, at(now));
     assert!(lines.len() <= (height * 2 / 3).max(1), "{} lines", lines.len());
-    assert!(lines.iter().all(|line| line.width() < width.max(2)));
-    lines.iter().map(|line| format!("{}|\n", line.to_string().trim_end())).collect()
+    assert!(lines.iter().all(|line| layout::width(line) < width.max(2)));
+    lines.iter().map(|line| format!("{}|\n", strip_str(line).to_string().trim_end())).collect()
 }
 
 /// Three nodes: one done, one on its way, one that failed.
@@ -158,7 +159,7 @@ fn of_many_pools_those_with_trouble_come_first_and_the_others_together() {
 
 #[test]
 fn what_is_left_at_the_end_are_the_bars() {
-    let lines: Vec<String> = three().rest(80, 24, at(25)).iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = three().rest(80, 24, at(25)).iter().map(|line| strip_str(line).to_string()).collect();
     assert_eq!(lines, ["general [======>>>>>>>xxxxxx] 1/3  1 failed, 1 in transition"]);
 }
 
@@ -193,4 +194,31 @@ fn who_only_watches_sees_every_node_on_its_way() {
     let state = State::new(&plan(&[("gpu", 3)]), false, at(0));
     let view = shown(&state, 80, 24, 2);
     assert!(view.contains("3 in transition") && view.contains("gpu/gpu-0000 not assigned"), "{view}");
+}
+
+#[test]
+fn texts_break_between_words_and_are_cut_at_their_end() {
+    assert_eq!(first_lines("one two three", 7, 3), ["one two", "three"]);
+    assert_eq!(first_lines("one two three four", 7, 2), ["one two", "three …"]);
+    assert_eq!(first_lines("one two three four", 5, 2), ["one", "two …"]);
+    assert_eq!(first_lines("unbreakable", 4, 9), ["unbr", "eaka", "ble"]);
+    assert_eq!(first_lines("one\ntwo", 9, 2), ["one two"]);
+    assert_eq!(first_lines("x", 4, 0), [""; 0]);
+    assert_eq!(first_lines(" \n ", 4, 3), [""; 0]);
+}
+
+#[test]
+fn nothing_that_others_wrote_moves_the_cursor() {
+    const HOSTILE: &str = "a\u{1b}[2Jb\nc\u{202e}d\u{9b}2J";
+    let mut state = State::new(&plan(&[("gpu", 5)]), true, at(0));
+    (0..3).for_each(|number| state.apply(at(0), &assigned("gpu", number)));
+    state.apply(at(1), &failed("gpu", 0, HOSTILE));
+    state.apply(at(1), &waiting("gpu", 1, Waiting::Syncing { error: HOSTILE.to_owned() }));
+    let reason = StopReason::Aborted { by: HOSTILE.to_owned(), reason: Some(HOSTILE.to_owned()) };
+    state.apply(at(1), &Progress::Stopped { pool: pool_name("gpu"), reason });
+    let view = [state.view(200, 50, at(2)), state.rest(200, 50, at(2))].concat().concat();
+    // Styles are nodecfg's own: nothing else may be left when they are taken away.
+    let text = regex::Regex::new("\u{1b}\\[[0-9]+m").unwrap().replace_all(&view, "").into_owned();
+    assert!(!text.chars().any(nodecfg_contract::printable::is_hidden), "{text:?}");
+    assert_eq!(text.matches("[2Jb").count(), 6, "{text}");
 }

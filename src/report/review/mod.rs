@@ -9,7 +9,6 @@ pub(super) mod words;
 
 pub use document::{Diff, document};
 pub use markdown::{LEAST_CHARS, write as markdown};
-pub(super) use text::lines;
 pub use text::{awaited, write as text};
 pub(super) use words::clipped;
 pub use words::opening;

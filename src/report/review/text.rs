@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
+use textwrap::wrap;
+
 use super::{nodes, words};
+use crate::layout::{self, within};
 use crate::report::style::{added, changed, heading, quiet, removed, warning};
 use crate::report::{count, names};
 use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Scope, Setting, Side};
@@ -27,27 +30,12 @@ impl Page<'_> {
     /// Prose of nodecfg's own, in lines that fit, the first after `indent` columns and the others two columns further in.
     pub(super) fn prose(&mut self, indent: usize, text: &str, style: fn(&str) -> String) -> io::Result<()> {
         let mut margin = indent;
-        for line in lines(text, self.width.saturating_sub(indent + 2)) {
+        for line in wrap(text, within(self.width.saturating_sub(indent + 2))) {
             writeln!(self.out, "{}{}", " ".repeat(margin), style(&line))?;
             margin = indent + 2;
         }
         Ok(())
     }
-}
-
-/// Breaks a text at spaces into lines of at most so many characters; a word that is longer has a line of its own.
-pub(crate) fn lines(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// How the line begins which says that sync will not carry it out.
@@ -250,10 +238,10 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[ChangedField],
     let texts: Vec<(String, &ChangedField)> = fields.iter().map(|field| (field_text(&field.change), field)).collect();
     let place = |field: &ChangedField| field.change.place.as_ref().map_or_else(String::new, ToString::to_string);
     let classes = fields.iter().any(|field| field.risk.is_some());
-    let columns = fields.iter().map(|field| place(field).chars().count()).max().unwrap_or(0)
+    let columns = fields.iter().map(|field| layout::width(&place(field))).max().unwrap_or(0)
         + if classes { CLASS_WIDTH + 2 } else { 0 };
     let most = page.width.saturating_sub(4 + 2 + columns).max(FIELD_WIDTH);
-    let width = texts.iter().map(|(text, _)| text.chars().count()).filter(|width| *width <= most).max().unwrap_or(4);
+    let width = texts.iter().map(|(text, _)| layout::width(text)).filter(|width| *width <= most).max().unwrap_or(4);
     for (text, field) in texts {
         let styled = match (&field.change.old, &field.change.new) {
             (None, Some(_)) => added(&text),
@@ -274,7 +262,7 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[ChangedField],
             (true, place) if place.is_empty() => class,
             (true, place) => format!("{class}  {}", quiet(place)),
         };
-        match width.checked_sub(text.chars().count()) {
+        match width.checked_sub(layout::width(&text)) {
             _ if columns.is_empty() => writeln!(page.out, "    {styled}")?,
             Some(gap) => writeln!(page.out, "    {styled}{}  {columns}", " ".repeat(gap))?,
             None => writeln!(page.out, "    {styled}\n    {}  {columns}", " ".repeat(width))?,

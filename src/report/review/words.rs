@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::report::count;
 use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Side, Start};
 use kubelet_config::risk::{Class, Risk};
+use nodecfg_contract::printable::at_most;
 use nodecfg_planning::plan::ChangedField;
 
 /// Says on what a command is about to work: the first line on standard error.
@@ -43,12 +44,7 @@ pub(in crate::report) fn side(side: &Side) -> String {
 
 /// A text cut after so many characters, which shows that it was.
 pub(in crate::report) fn clipped(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let mut cut: String = text.chars().take(most.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
+    if text.chars().count() <= most { text.to_owned() } else { at_most(text, most.saturating_sub(1)) }
 }
 
 /// What the change does as a whole, to follow "this": `changes 2 of 5 pools and 37 nodes; the worst is drain: …`.

@@ -5,8 +5,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::style::quiet;
-use super::layout::{middle, styled};
+use super::super::table::styled;
 use super::{Row, words};
+use crate::layout::{self, shorten_middle};
 use crate::status::{Change, FleetOrders, State};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -93,6 +94,6 @@ pub fn line(now: Timestamp, change: &Change<'_>) -> Option<String> {
 pub fn headline(server: &str, now: Timestamp, width: usize) -> String {
     let time = now.strftime("%H:%M:%S UTC");
     let tail = format!("  {time}  Ctrl-C ends");
-    let room = width.saturating_sub(tail.chars().count());
-    quiet(format!("{}{tail}", middle(&one_line(server), room)))
+    let room = width.saturating_sub(layout::width(&tail));
+    quiet(format!("{}{tail}", shorten_middle(&one_line(server), room)))
 }

@@ -9,13 +9,11 @@ use crate::status::{Compared, FleetOrders, FleetStatus, NodeStatus, PoolStatus, 
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_planning::judge::{Failure, Waiting};
 
-mod layout;
 mod lines;
 mod markdown;
 mod text;
 mod words;
 
-pub use layout::cut;
 pub use lines::{Line, headline, line, line_of};
 pub use markdown::markdown;
 pub use text::{Look, text};

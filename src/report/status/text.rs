@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use jiff::Timestamp;
+use textwrap::fill;
 
 use super::super::count;
 use super::super::source::short;
 use super::super::style::{bad, good, heading, quiet, warning};
-use super::layout::{Cell, Column, can_fit, middle, natural, table, without_domain, wrap};
+use super::super::table::{Cell, Column, Table};
 use super::words::Told;
 use super::{explanation, of_fleet, pause, words};
+use crate::layout::{shorten_middle, within};
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::observed::Readiness;
@@ -35,6 +37,13 @@ pub struct Look {
     pub all: bool,
 }
 
+impl Look {
+    /// A sentence in lines that fit; a word that is longer goes on in the next.
+    fn fill(self, text: &str) -> String {
+        fill(text, within(self.width).break_words(true))
+    }
+}
+
 /// Writes who rolls out, the pools, the nodes that are not as they shall be, or all nodes of a small cluster, and a last
 /// line.
 ///
@@ -44,17 +53,10 @@ pub fn text(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Result
     if status.nodes.is_empty() && status.pools.is_empty() {
         return writeln!(out, "The cluster has no nodes.");
     }
-    let orders: Vec<String> = status
-        .fleets
-        .iter()
-        .flat_map(of_fleet)
-        .flat_map(|Told { label, text, is_warning, .. }| {
-            let style = move |label: &str| if is_warning { warning(label) } else { heading(label) };
-            labelled(label, &one_line(&text), look.width, style)
-        })
-        .collect();
-    for line in &orders {
-        writeln!(out, "{line}")?;
+    let orders: Vec<Told> = status.fleets.iter().flat_map(of_fleet).collect();
+    for Told { label, text, is_warning, .. } in &orders {
+        let label = if *is_warning { warning(label) } else { heading(label) };
+        writeln!(out, "{}", look.fill(&format!("{label} {}", one_line(text))))?;
     }
     if !orders.is_empty() {
         writeln!(out)?;
@@ -64,21 +66,12 @@ pub fn text(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Result
     write_nodes(out, status, look)?;
     let (label, text) = closing(status);
     let worst = status.states.keys().next().map_or(Grade::Good, |worst| worst.grade());
-    for line in labelled(label, &text, look.width, |label| match worst {
+    let label = match worst {
         Grade::Bad => bad(label),
         Grade::Warning => warning(label),
         Grade::Neutral | Grade::Good => good(label),
-    }) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
-}
-
-fn labelled(label: &str, text: &str, width: usize, style: impl Fn(&str) -> String) -> Vec<String> {
-    let mut lines = wrap(&format!("{label} {text}"), width).into_iter();
-    let first = lines.next().unwrap_or_default();
-    let first = first.strip_prefix(label).map(|rest| format!("{}{rest}", style(label))).unwrap_or(first);
-    std::iter::once(first).chain(lines).collect()
+    };
+    writeln!(out, "{}", look.fill(&format!("{label} {text}")))
 }
 
 /// States and how many are in each: `1 failed, 20 converged`.
@@ -103,7 +96,7 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Res
         Cell::graded(text, if pool.nodes == 0 { Grade::Neutral } else { pool.worst.grade() })
     };
     columns.push(Column::new("STATES", each(states)));
-    for line in table(&columns, look.width) {
+    for line in Table::new(columns).lines(look.width) {
         writeln!(out, "{line}")?;
     }
     if !rest.is_empty() {
@@ -117,9 +110,7 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Res
             format!("the worst of their nodes: {}", in_numbers(&worst))
         };
         let text = format!("and {} more; {what}; --all shows them", count(rest.len(), "pool"));
-        for line in wrap(&text, look.width) {
-            writeln!(out, "{}", quiet(line))?;
-        }
+        writeln!(out, "{}", look.fill(&quiet(text)))?;
     }
     let paused = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.paused.as_ref()?)));
     let paused: Vec<_> = paused.collect();
@@ -128,11 +119,8 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Res
     }
     let most = if look.all { paused.len() } else { POOLS };
     for (pool, why) in paused.iter().take(most) {
-        for line in
-            labelled("Paused:", &one_line(&format!("{pool} {}", pause(why))), look.width, |label| warning(label))
-        {
-            writeln!(out, "{line}")?;
-        }
+        let text = one_line(&format!("{pool} {}", pause(why)));
+        writeln!(out, "{}", look.fill(&format!("{} {text}", warning("Paused:"))))?;
     }
     if paused.len() > most {
         writeln!(out, "{}", quiet(format!("and {} more paused", count(paused.len() - most, "pool"))))?;
@@ -152,8 +140,7 @@ fn write_nodes(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Res
     if shown.is_empty() {
         return Ok(());
     }
-    let lines = table(&columns(shown, status.at, look.width), look.width);
-    let mut lines = lines.into_iter();
+    let mut lines = columns(shown, status.at, look.width).lines(look.width).into_iter();
     for line in lines.by_ref().take(1) {
         writeln!(out, "{line}")?;
     }
@@ -178,9 +165,7 @@ fn write_nodes(out: &mut dyn Write, status: &FleetStatus, look: Look) -> io::Res
             if more == 1 { "has" } else { "have" },
             in_numbers(&states)
         );
-        for line in wrap(&text, look.width) {
-            writeln!(out, "{}", quiet(line))?;
-        }
+        writeln!(out, "{}", look.fill(&quiet(text)))?;
     }
     writeln!(out)
 }
@@ -198,12 +183,9 @@ fn fallback(node: &NodeStatus) -> Option<String> {
 
 fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Result<()> {
     let indented = |out: &mut dyn Write, label: &str, text: &str| -> io::Result<()> {
-        let text = one_line(text);
-        for (index, line) in wrap(&text, width.saturating_sub(4 + label.len()).max(20)).into_iter().enumerate() {
-            let label = if index == 0 { label.to_owned() } else { " ".repeat(label.len()) };
-            writeln!(out, "    {label}{line}")?;
-        }
-        Ok(())
+        let (first, rest) = (format!("    {label}"), " ".repeat(4 + label.len()));
+        let columns = within(width.max(rest.len() + 20)).initial_indent(&first).subsequent_indent(&rest);
+        writeln!(out, "{}", fill(&one_line(text), columns.break_words(true)))
     };
     if let Some(words) = words(node) {
         indented(out, "", &words)?;
@@ -219,17 +201,17 @@ fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Res
 }
 
 /// The columns of the nodes, as many as fit.
-fn columns(nodes: &[NodeStatus], at: Timestamp, width: usize) -> Vec<Column> {
+fn columns(nodes: &[NodeStatus], at: Timestamp, width: usize) -> Table {
     let whole = wide(nodes, at, |_, source| short(source));
-    if natural(&whole) <= width {
+    if whole.natural() <= width {
         return whole;
     }
     let hashes = wide(nodes, at, brief);
-    if natural(&hashes) <= width {
+    if hashes.natural() <= width {
         return hashes;
     }
     let assigned = narrow(nodes, at, true);
-    if can_fit(&assigned, width) { assigned } else { narrow(nodes, at, false) }
+    if assigned.can_fit(width) { assigned } else { narrow(nodes, at, false) }
 }
 
 /// Whether nodes are compared with a repository.
@@ -245,7 +227,7 @@ fn each(nodes: &[NodeStatus], cell: impl Fn(&NodeStatus) -> Cell) -> Vec<Cell> {
 type Name = fn(&NodeStatus, Option<&ConfigSource>) -> String;
 
 /// Everything.
-fn wide(nodes: &[NodeStatus], at: Timestamp, name: Name) -> Vec<Column> {
+fn wide(nodes: &[NodeStatus], at: Timestamp, name: Name) -> Table {
     let mut columns = vec![
         Column::new("NODE", each(nodes, |node| (&node.node).into())).cut(),
         Column::new("POOL", each(nodes, |node| name_or_dash(node.pool.as_ref()))).cut(),
@@ -263,11 +245,11 @@ fn wide(nodes: &[NodeStatus], at: Timestamp, name: Name) -> Vec<Column> {
     columns.push(Column::new("ASSIGNED", source(|node| node.assigned.as_ref())).cut());
     columns.push(Column::new("ACTIVE", source(|node| node.active.as_ref())).cut());
     columns.push(Column::new("LAST KNOWN GOOD", source(|node| node.last_known_good.as_ref())).cut());
-    columns
+    Table::new(columns)
 }
 
 /// What matters most, with what nodes are assigned where there is room for that. ConfigMaps of the node's own pool are named by the hash at the end of their names.
-fn narrow(nodes: &[NodeStatus], at: Timestamp, with_assigned: bool) -> Vec<Column> {
+fn narrow(nodes: &[NodeStatus], at: Timestamp, with_assigned: bool) -> Table {
     let names = without_domain(nodes.iter().map(|node| node.node.to_string()).collect());
     let mut columns = vec![
         // Its name is what one needs to look at a node.
@@ -276,7 +258,7 @@ fn narrow(nodes: &[NodeStatus], at: Timestamp, with_assigned: bool) -> Vec<Colum
         Column::new("STATE", each(nodes, |node| Cell::graded(node.state, node.state.grade()))),
         Column::new("SINCE", each(nodes, |node| age(node.since, at).into())),
     ];
-    let brief = |node: &NodeStatus, source: Option<&ConfigSource>| middle(&brief(node, source), NAME);
+    let brief = |node: &NodeStatus, source: Option<&ConfigSource>| shorten_middle(&brief(node, source), NAME);
     if are_compared(nodes) {
         let wants = each(nodes, |node| desired(node, |source| brief(node, source)).into());
         columns.push(Column::new("DESIRED", wants).cut());
@@ -287,7 +269,17 @@ fn narrow(nodes: &[NodeStatus], at: Timestamp, with_assigned: bool) -> Vec<Colum
         columns.push(Column::new("ASSIGNED", assigned).cut());
     }
     columns.push(Column::new("ACTIVE", active).cut());
-    columns
+    Table::new(columns)
+}
+
+/// Names without the end that they have in common, if that is a domain: `…` stands for it.
+fn without_domain(names: Vec<String>) -> Vec<String> {
+    let domain = |name: &str| name.split_once('.').map(|(_, domain)| domain.to_owned());
+    let Some(common) = names.first().and_then(|name| domain(name)) else { return names };
+    if names.len() < 2 || !names.iter().all(|name| domain(name).as_ref() == Some(&common)) {
+        return names;
+    }
+    names.iter().map(|name| format!("{}.…", name.split('.').next().unwrap_or(name))).collect()
 }
 
 fn ready(ready: Readiness) -> Cell {
@@ -355,5 +347,13 @@ mod tests {
         let ago = |seconds| age(Some(at - jiff::SignedDuration::from_secs(seconds)), at);
         assert_eq!([0, 59, 60, 7200, 200_000].map(ago), ["0s", "59s", "1m", "2h", "2d"]);
         assert_eq!((ago(-5), age(None, at)), ("-".to_owned(), "-".to_owned()));
+    }
+
+    #[test]
+    fn a_common_domain_is_left_out() {
+        let names = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+        assert_eq!(without_domain(names(["a.x.y", "b.x.y"])), names(["a.…", "b.…"]));
+        assert_eq!(without_domain(names(["a.x.y", "b.x.z"])), names(["a.x.y", "b.x.z"]));
+        assert_eq!(without_domain(names(["a", "b"])), names(["a", "b"]));
     }
 }
