@@ -19,6 +19,7 @@ mod folder;
 mod git;
 pub mod history;
 mod links;
+mod program;
 pub mod remote;
 pub mod signature;
 mod subfolder;
@@ -29,6 +30,7 @@ mod text;
 pub use address::{Address, AddressError, RemoteAddress, Scheme};
 pub use error::RepositoryError;
 pub use file::read_file;
+pub use program::{ProgramError, Programs, Stopper};
 pub use subfolder::{Folder, FolderError};
 pub use text::is_candidate;
 
