@@ -49,11 +49,11 @@ fn only_a_known_host_is_talked_to() {
         command.env("NODECFG_SSH_KNOWN_HOSTS", site.path("known"));
         Run::of(command)
     };
-    // Keys of the host with another port, or without one, are keys of others.
+    // Keys of the host with another port are keys of others.
     let key = sshd.known.split_once(' ').unwrap().1;
     for (known, said) in [
         (other.clone(), "has changed"),
-        (format!("127.0.0.1 {key}"), "Host key verification failed"),
+        (format!("[127.0.0.1]:1 {key}"), "Host key verification failed"),
         (format!("{}@revoked * {key}", sshd.known), "revoked"),
     ] {
         fs::write(site.path("known"), known).unwrap();
@@ -83,7 +83,7 @@ fn keys_that_do_not_open_the_door_are_refused_with_a_fix() {
     site.set("NODECFG_SSH_KEY_FILE", site.path("wrong"));
     site.read(&url, None).refuses(&["Permission denied"]);
     site.set("NODECFG_SSH_KEY_FILE", site.path("nothing"));
-    site.read(&url, None).refuses(&["not accessible: No such file", "Permission denied"]);
+    site.read(&url, None).refuses(&["no such identity", "No such file", "Permission denied"]);
 
     // A key with a passphrase.
     let locked = site.path("locked key's 100%");

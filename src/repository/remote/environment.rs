@@ -131,21 +131,24 @@ impl Environment {
             (None, Some(program)) => quoted(program),
             (None, None) => OsString::from("ssh"),
         };
-        let mut option = |option: &str, value: OsString| {
-            command.push(format!(" {option} "));
+        let mut option = |value: OsString| {
+            command.push(" -o ");
             command.push(value);
         };
+        let file = |option: &str, path: &OsStr| {
+            let mut text = OsString::from(format!("{option}=\""));
+            text.push(literal(path));
+            text.push("\"");
+            quoted(&text)
+        };
         if let Some(key) = key {
-            option("-o", "IdentitiesOnly=yes".into());
-            option("-i", quoted(&literal(key)));
+            option("IdentitiesOnly=yes".into());
+            option(file("IdentityFile", key));
         }
         if let Some(hosts) = hosts {
-            let mut own = OsString::from("UserKnownHostsFile=\"");
-            own.push(literal(hosts));
-            own.push("\"");
-            option("-o", quoted(&own));
-            option("-o", "GlobalKnownHostsFile=/dev/null".into());
-            option("-o", "StrictHostKeyChecking=yes".into());
+            option(file("UserKnownHostsFile", hosts));
+            option("GlobalKnownHostsFile=/dev/null".into());
+            option("StrictHostKeyChecking=yes".into());
         }
         Some(command)
     }
@@ -267,7 +270,7 @@ mod tests {
         assert_eq!(ssh(&[]), None);
         assert_eq!(
             ssh(&[("NODECFG_SSH_KEY_FILE", "/a b/it's 5%")]).as_deref(),
-            Some(r"ssh -o IdentitiesOnly=yes -i '/a b/it'\''s 5%%'")
+            Some(r#"ssh -o IdentitiesOnly=yes -o 'IdentityFile="/a b/it'\''s 5%%"'"#)
         );
         let known = ssh(&[("NODECFG_SSH_KNOWN_HOSTS", "/k"), ("GIT_SSH", "/opt/my ssh")]).unwrap();
         assert!(known.starts_with("'/opt/my ssh' -o 'UserKnownHostsFile=\"/k\"' -o Global"), "{known}");

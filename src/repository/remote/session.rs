@@ -32,12 +32,11 @@ const ASKPASS_FILE: &str = "nodecfg-askpass";
 
 /// Settings that hold whatever a configuration file has. None runs a program of the repository, writes more than was asked
 /// for, or lets the server send the client elsewhere.
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 14] = [
     "safe.bareRepository=explicit",
     "protocol.ext.allow=never",
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
-    "credential.interactive=false",
     "fetch.recurseSubmodules=false",
     "fetch.unpackLimit=1",
     "fetch.writeCommitGraph=false",

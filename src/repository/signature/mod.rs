@@ -10,6 +10,8 @@ mod allowed;
 mod commit;
 mod isolated;
 mod openpgp;
+#[cfg(test)]
+mod packets;
 mod ssh;
 #[cfg(test)]
 mod tests;
