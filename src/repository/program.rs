@@ -280,7 +280,7 @@ pub fn find(name: &'static str, programs: &Programs) -> Result<PathBuf, ProgramE
     use std::os::unix::fs::PermissionsExt as _;
     let runs = |file: &Path| file.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
     let folders = programs.path.as_encoded_bytes().split(|byte| *byte == b':');
-    let folders = folders.map(|folder| <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(folder));
+    let folders = folders.map(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes);
     let mut files = folders.filter(|folder| !folder.is_empty()).map(|folder| Path::new(folder).join(name));
     files.find(|file| runs(file)).ok_or(ProgramError::Missing { name })
 }

@@ -292,8 +292,8 @@ fn a_server_that_hangs_is_given_up_on() {
 fn nobody_talks_to(url: &str) {
     let talks = || {
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let commands = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-        commands.into_iter().any(|command| String::from_utf8_lossy(&command).contains(url))
+        let mut commands = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+        commands.any(|command| String::from_utf8_lossy(&command).contains(url))
     };
     // The kernel needs a moment for a process that was killed.
     for _ in 0..500 {
@@ -358,7 +358,7 @@ fn an_address_that_would_run_something_runs_nothing() {
         format!("-oProxyCommand={touch}:x"),
         format!("ssh://-oProxyCommand={touch}/x"),
         format!("https://-x{touch}/x"),
-        format!("fd::17,18"),
+        "fd::17,18".to_owned(),
     ] {
         let run = site.run(&["validate", "--", &address]);
         assert!(run.exit == 3 || run.exit == 2, "{address}: {run:?}");

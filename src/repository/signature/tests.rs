@@ -365,9 +365,9 @@ fn nothing_is_left_behind() {
     }
     // Neither a folder nor an agent that was started for it.
     let processes = std::fs::read_dir("/proc").expect("processes").flatten();
-    let commands = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    let mut commands = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
     let folder = folder.path().display().to_string();
-    assert!(!commands.into_iter().any(|command| String::from_utf8_lossy(&command).contains(&folder)));
+    assert!(!commands.any(|command| String::from_utf8_lossy(&command).contains(&folder)));
 }
 
 /// The signatures that verify, with the keys that made them.
