@@ -1,4 +1,4 @@
-# Two images, both static binaries on nothing:
+# Two images: the agent's is a static binary on nothing, the reconciler's holds the programs that it runs beside it.
 #
 #   docker build --target agent   -t IMAGE .   the node agent's pods: `nodecfg install --agent daemonset --image IMAGE`
 #   docker build --target nodecfg -t IMAGE .   everything else, as a user without rights; the default
@@ -8,16 +8,14 @@
 # A tag, which is moved with each new patch: whoever releases an image pins the one that was tried, `rust:1.95-alpine@sha256:…`
 # (`docker buildx imagetools inspect rust:1.95-alpine` shows it).
 FROM rust:1.95-alpine AS build
-# A C compiler, for ring, libgit2 and libssh2; what OpenSSL's build takes beside it (perl, make, linux-headers); busybox, for its
-# nsenter.
-RUN apk add --no-cache build-base busybox-static ca-certificates linux-headers perl
+# A C compiler, for ring and libgit2; busybox, for its nsenter.
+RUN apk add --no-cache build-base busybox-static
 WORKDIR /src
 COPY . .
 # Rust's musl targets link statically. Of a binary that is not static, the last line makes no image.
 RUN cargo build --release --locked --bin nodecfg \
     && cp target/release/nodecfg /nodecfg \
-    && ! readelf --program-headers /nodecfg | grep -q INTERP \
-    && mkdir /cache
+    && ! readelf --program-headers /nodecfg | grep -q INTERP
 
 FROM scratch AS agent
 COPY --from=build /nodecfg /usr/bin/nodecfg
@@ -29,15 +27,16 @@ ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin
 USER 0:0
 ENTRYPOINT ["/usr/bin/nodecfg"]
 
-FROM scratch AS nodecfg
+FROM alpine:3.22 AS nodecfg
+# git fetches from servers, over SSH with ssh; git verify-commit runs ssh-keygen and gpg. The certificates are for git servers, API
+# servers and collectors whose own are signed by a public authority; mount another bundle there, or name it in SSL_CERT_FILE, for an
+# authority of your own.
+RUN apk add --no-cache ca-certificates git gpg openssh-client openssh-keygen \
+    # ssh runs for users with an account alone. This one has no home, and so its cache is not there.
+    && adduser -D -H -u 65532 -h /nonexistent -s /sbin/nologin nodecfg \
+    && install -d -o 65532 -g 65532 /var/cache/nodecfg
 COPY --from=build /nodecfg /usr/bin/nodecfg
-# For git servers, API servers and collectors whose certificates are signed by a public authority. OpenSSL was built with paths
-# of the stage before, and is told by the variable; mount another bundle there, or name it, for an authority of your own.
-COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-# The user has no home, and so no cache there.
-COPY --from=build --chown=65532:65532 /cache /var/cache/nodecfg
-ENV PATH=/usr/bin \
-    SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
+ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     NODECFG_CACHE_DIR=/var/cache/nodecfg
 USER 65532:65532
 ENTRYPOINT ["/usr/bin/nodecfg"]

@@ -10,7 +10,7 @@ use super::cluster_args::parse_duration;
 use super::failure::Failure;
 use super::foot::FootLine;
 use super::terminal::Terminal;
-use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, Secret, read};
+use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
 use crate::repository::signature::Signers;
 use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, open};
 use nodecfg_planning::snapshot::Snapshot;
@@ -94,8 +94,8 @@ impl Which<'_> {
                 source: Box::new(RemoteError::NoCache),
             }));
         };
-        let request =
-            Request { address, revision, folder, cache, signers: self.signers.clone(), environment: environment() };
+        let environment = Environment::new(std::env::vars_os());
+        let request = Request { address, revision, folder, cache, signers: self.signers.clone(), environment };
         fetch(request, self.git.git_timeout, terminal).await
     }
 
@@ -120,10 +120,6 @@ fn variable(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-fn text(name: &str) -> Option<String> {
-    variable(name).and_then(|value| value.into_string().ok())
-}
-
 fn default_cache() -> Option<PathBuf> {
     let cache = variable("NODECFG_CACHE_DIR").map(PathBuf::from);
     // As the XDG Base Directory Specification has it, what is not absolute does not count.
@@ -134,21 +130,7 @@ fn default_cache() -> Option<PathBuf> {
     })
 }
 
-fn environment() -> Environment {
-    Environment {
-        token: text("NODECFG_GIT_TOKEN").map(|token| Secret::new(token.trim().to_owned())),
-        username: text("NODECFG_GIT_USERNAME"),
-        ssh_key: variable("NODECFG_SSH_KEY_FILE").map(PathBuf::from),
-        ssh_passphrase: text("NODECFG_SSH_KEY_PASSPHRASE").map(Secret::new),
-        known_hosts: variable("NODECFG_SSH_KNOWN_HOSTS").map(PathBuf::from),
-        home: variable("HOME").map(PathBuf::from),
-        netrc: variable("NETRC").map(PathBuf::from),
-        askpass: variable("GIT_ASKPASS"),
-        agent: variable("SSH_AUTH_SOCK").is_some(),
-    }
-}
-
-/// Tells a thread that nobody waits for it any more.
+/// Ends a fetch that nobody waits for any more, and the program that it runs.
 struct Waiting(Arc<Progress>);
 
 impl Drop for Waiting {
@@ -157,7 +139,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Fetches on a thread of its own, which is left behind when it has not got on for `timeout`, or nobody waits any more.
+/// Fetches on a thread of its own, which is ended when it has not got on for `timeout`, or nobody waits any more.
 async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Result<Snapshot, Failure> {
     tracing::info!("fetching {} of {}", request.revision.as_deref().unwrap_or("HEAD"), request.address);
     let address = request.address.to_string();

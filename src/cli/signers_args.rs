@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::failure::Failure;
+use crate::repository::Programs;
 use crate::repository::signature::Signers;
 
 /// Who must have signed the commit.
@@ -30,7 +31,8 @@ impl SignersArgs {
                 "name a text file with OpenSSH's allowed signers or armoured OpenPGP public keys",
             )
         })?;
-        let signers = Signers::parse(&text).map_err(|wrong| {
+        let programs = Programs { path: std::env::var_os("PATH").unwrap_or_default(), temporary: std::env::temp_dir() };
+        let signers = Signers::parse(&text, programs).map_err(|wrong| {
             let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
             Failure::usage(
                 format!("the allowed signers {} cannot be used: {}", path.display(), wrong.join("; ")),

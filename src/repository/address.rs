@@ -261,7 +261,20 @@ impl RemoteAddress {
         self.port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"))
     }
 
-    /// What libgit2 connects to. Over HTTPS without the user, who is asked for with the password.
+    /// The address as git takes it. The user of an SSH address that names none is `git`.
+    #[must_use]
+    pub fn for_git(&self) -> String {
+        match (self.scheme, self.user()) {
+            (Scheme::Https, Some(user)) => {
+                let user = user.replace('@', "%40");
+                format!("https://{user}@{}{}", self.host_and_port(), self.path)
+            }
+            (Scheme::Ssh, None) => self.written(Some("git")),
+            (_, user) => self.written(user),
+        }
+    }
+
+    /// The address without the user of an HTTPS address.
     #[must_use]
     pub fn url(&self) -> String {
         match self.scheme {

@@ -7,7 +7,7 @@ use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, T
 
 use super::folder::relative;
 use super::links::{Entry, Followed, follow};
-use super::signature::{SignedCommit, Signers};
+use super::signature::Signers;
 use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
 use super::{
     MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, OpenOptions, RepositoryError, Snapshot, SnapshotFile, Source,
@@ -186,8 +186,7 @@ fn signer(
     let odb = repository.odb().and_then(|odb| odb.read(commit.id()).map(|object| object.data().to_vec()));
     let object =
         odb.map_err(|source| RepositoryError::Git { operation: "read the commit", path: root.to_owned(), source })?;
-    let signed = SignedCommit::of(&object).and_then(|signed| signed.verify(signers, commit.time().seconds()));
-    signed.map_err(|why| RepositoryError::Unverified {
+    signers.verify(&object, commit.time().seconds()).map_err(|why| RepositoryError::Unverified {
         path: root.to_owned(),
         commit: commit.id().to_string().chars().take(10).collect(),
         why: Box::new(why),

@@ -18,6 +18,7 @@ mod folder;
 mod git;
 pub mod history;
 mod links;
+mod program;
 pub mod remote;
 pub mod signature;
 mod subfolder;
@@ -27,6 +28,7 @@ mod tests;
 pub use address::{Address, AddressError, RemoteAddress, Scheme};
 pub use error::RepositoryError;
 pub use file::read_file;
+pub use program::{ProgramError, Programs, Stopper};
 pub use subfolder::{Folder, FolderError};
 
 /// The most files of one snapshot.

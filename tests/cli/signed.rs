@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use git2::{ObjectType, Oid, Repository};
 
-use crate::program::{Run, run};
+use crate::program::{Run, nodecfg};
 use crate::repository::{Folder, KUBELET, gpu};
 
 /// Whether git and ssh-keygen are there. A test that cannot run says so and passes.
@@ -19,6 +19,13 @@ fn tools() -> bool {
         eprintln!("SKIPPED: no git or no ssh-keygen on the PATH");
     }
     both
+}
+
+/// Runs it with these arguments and the programs of this machine.
+fn run(folder: &Path, arguments: &str) -> Run {
+    let mut command = nodecfg(folder);
+    command.env("PATH", std::env::var_os("PATH").unwrap()).args(arguments.split_whitespace());
+    Run::of(command)
 }
 
 fn must(command: &mut Command) {
@@ -99,6 +106,11 @@ fn a_revision_is_rolled_out_when_an_allowed_signer_signed_it() {
     // The commit before it is not signed, and can be named.
     refused(&run(folder.path(), &format!("validate --rev HEAD^ {options}")), 3, "it is not signed");
 
+    // Without the programs nothing counts as signed.
+    let mut without = nodecfg(folder.path());
+    without.env("PATH", keys.path()).args(format!("validate {options}").split_whitespace());
+    refused(&Run::of(without), 3, "the program ssh-keygen is not installed");
+
     // Somebody else's key.
     let other = key(keys.path(), "mallory");
     std::fs::write(&allowed, format!("mallory@example.com {other}\n")).unwrap();
@@ -112,6 +124,44 @@ fn a_revision_is_rolled_out_when_an_allowed_signer_signed_it() {
     assert_eq!(run(folder.path(), &format!("validate {options}")).exit, 0);
     replace_head(&folder, |text| text.replace("\n\nsigned", "\n\nSigned"));
     refused(&run(folder.path(), &format!("validate {options}")), 3, "does not match its content");
+}
+
+#[test]
+fn no_configuration_of_the_repository_decides_who_signed_or_runs_anything() {
+    if !tools() {
+        return;
+    }
+    let keys = tempfile::tempdir().unwrap();
+    let (alice, mallory) = (key(keys.path(), "alice"), key(keys.path(), "mallory"));
+    let folder = gpu();
+    folder.write("pools/gpu/kubelet.yaml", &KUBELET.replace("32", "40"));
+    commit(&folder, &keys.path().join("mallory"));
+    let (touched, own) = (keys.path().join("touched"), keys.path().join("own"));
+    std::fs::write(&own, format!("alice@example.com {mallory}\n")).unwrap();
+    // What every program below would do, and say: that it is all good.
+    let program = keys.path().join("program");
+    let good = "echo 'Good \"git\" signature for key-0 with ED25519 key SHA256:x'";
+    std::fs::write(&program, format!("#!/bin/sh\ntouch {}\n{good}\n", touched.display())).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let repository = Repository::open(folder.path()).unwrap();
+    let mut config = repository.config().unwrap();
+    for name in
+        ["gpg.program", "gpg.ssh.program", "gpg.openpgp.program", "core.fsmonitor", "core.sshCommand", "core.pager"]
+    {
+        config.set_str(name, program.to_str().unwrap()).unwrap();
+    }
+    config.set_str("gpg.ssh.allowedSignersFile", own.to_str().unwrap()).unwrap();
+    config.set_str("gpg.minTrustLevel", "never").unwrap();
+    config.set_str("alias.verify-commit", &format!("!{}", program.display())).unwrap();
+    config.set_str("core.hooksPath", keys.path().to_str().unwrap()).unwrap();
+    let allowed = keys.path().join("allowed");
+    std::fs::write(&allowed, format!("alice@example.com {alice}\n")).unwrap();
+    let options = format!("--verify-commits {}", allowed.display());
+    refused(&run(folder.path(), &format!("validate {options}")), 3, "not among the allowed signers");
+    std::fs::write(&allowed, format!("mallory@example.com {mallory}\n")).unwrap();
+    let good = run(folder.path(), &format!("validate -v {options}"));
+    assert!(good.exit == 0 && good.out.contains("mallory@example.com"), "{}", good.shown());
+    assert!(!touched.exists());
 }
 
 #[test]

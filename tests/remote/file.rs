@@ -20,7 +20,7 @@ fn another_repository_on_this_machine_is_read_through_the_cache() {
     ] {
         site.read(&url, revision).has_pool(pool);
     }
-    assert_eq!(site.entries().len(), 1, "one history for all");
+    assert_eq!(site.entries().len(), 3, "two commits, and the history");
     site.read(&url, Some("nope")).refuses(&["the server has no revision \"nope\"", "main, side, v1"]);
 
     // A branch that is deleted or moved there is so here.
@@ -67,4 +67,26 @@ fn a_sandbox_is_synced_from_a_server_address() {
     let url = format!("file://{}", site.origin.folder.display());
     let run = site.run(&["sync", &url, "--sandbox"]);
     assert_eq!(run.exit, 0, "{run:?}");
+}
+
+#[test]
+fn a_partial_clone_is_read_as_far_as_it_goes_and_nothing_is_fetched_for_it() {
+    let site = Site::new();
+    site.origin.pool("second");
+    site.origin.git().config().unwrap().set_bool("uploadpack.allowFilter", true).unwrap();
+    let url = format!("file://{}", site.origin.folder.display());
+    let mut clone = std::process::Command::new("git");
+    clone.args(["clone", "-q", "--filter=blob:none", &url]).arg(site.path("clone")).env("HOME", site.path("home"));
+    assert!(clone.status().unwrap().success());
+    site.read("clone", None).has_pool("second");
+    // The files of the commit before are not there.
+    let run = site.read("clone", Some("HEAD~1"));
+    assert!(run.exit == 3 && run.out.contains("content is missing from this clone"), "{run:?}");
+    assert!(run.out.contains("git fetch --refetch"), "{run:?}");
+
+    // One behind an address is asked for what it has, and does not fetch the rest.
+    let partial = format!("file://{}", site.path("clone").display());
+    site.read(&partial, None).has_pool("second");
+    std::fs::rename(&site.origin.folder, site.path("moved")).unwrap();
+    site.read(&partial, Some("HEAD~1")).refuses(&["cannot read file://"]);
 }

@@ -1,6 +1,7 @@
 //! Git over HTTPS.
 
 use super::program::{Run, Site};
+use super::proxy::Proxy;
 use super::server::{Door, Server};
 
 const TOKEN: &str = "hunter2-token";
@@ -21,7 +22,9 @@ fn a_token_opens_the_door_and_is_nowhere_to_be_seen() {
     assert!(!format!("{run:?}").contains(TOKEN), "{run:?}");
     let asked = server.asked();
     assert!(asked[0].authorization.is_none(), "nothing is sent before the server asks");
-    assert!(asked.iter().skip(1).all(|asked| asked.authorization.is_some()));
+    let (downloads, lists): (Vec<_>, Vec<_>) = asked.iter().partition(|asked| asked.path.ends_with("/git-upload-pack"));
+    assert!(!downloads.is_empty() && downloads.iter().all(|asked| asked.authorization.is_some()));
+    assert_eq!(lists.iter().filter(|asked| asked.authorization.is_some()).count(), lists.len() / 2, "asked each time");
     let everything: Vec<String> =
         site.entries().iter().map(|entry| std::fs::read_to_string(entry.join("config")).unwrap()).collect();
     assert!(!everything.is_empty() && !everything.concat().contains(TOKEN));
@@ -30,45 +33,102 @@ fn a_token_opens_the_door_and_is_nowhere_to_be_seen() {
 #[test]
 fn a_wrong_token_is_refused_once() {
     let (mut site, server) = served(Door::Token(TOKEN.to_owned()));
-    site.read(&server.url, None).refuses(&["the server asks for credentials, and there are none", "NODECFG_GIT_TOKEN"]);
+    site.read(&server.url, None).refuses(&["could not read Username", "NODECFG_GIT_TOKEN"]);
     site.set("NODECFG_GIT_TOKEN", "hunter3");
     let before = server.asked().len();
     let run = site.run(&["validate", "-vv", &server.url]);
-    run.refuses(&["none was accepted: NODECFG_GIT_TOKEN (refused)"]);
+    run.refuses(&["Authentication failed", "NODECFG_GIT_TOKEN"]);
     assert!(!format!("{run:?}").contains("hunter3"), "{run:?}");
     assert_eq!(server.asked().len() - before, 2, "one request without the token, and one with it");
 }
 
 #[test]
 fn a_token_without_rights_gives_one_message() {
-    for status in [403, 404] {
+    for (status, says) in [(403, "error: 403"), (404, "not found")] {
         let (mut site, server) = served(Door::Status(status));
         site.set("NODECFG_GIT_TOKEN", TOKEN);
         let run = site.read(&server.url, None);
-        run.refuses(&[&format!("the server answers {status}"), "with NODECFG_GIT_TOKEN", "may read"]);
+        run.refuses(&[says, "NODECFG_GIT_TOKEN", "may read"]);
         assert!(!format!("{run:?}").contains(TOKEN), "{run:?}");
     }
     let (site, server) = served(Door::Open);
     let other = server.url.replace("fleet", "nothing");
-    site.read(&other, None).refuses(&["the server answers 404", "without credentials"]);
+    site.read(&other, None).refuses(&["not found", "check the address"]);
 }
 
 #[test]
-fn netrc_helpers_and_askpass_are_asked_in_turn() {
+fn what_git_itself_knows_of_credentials_counts() {
     use std::os::unix::fs::PermissionsExt as _;
-    let (mut site, server) = served(Door::Token(TOKEN.to_owned()));
-    std::fs::write(site.path("home/.netrc"), "machine 127.0.0.1 login me password wrong\n").unwrap();
-    site.read(&server.url, None).refuses(&["the netrc file (refused)"]);
+    let credentials = || served(Door::Token(TOKEN.to_owned()));
+    let (site, server) = credentials();
+    std::fs::write(site.path("home/.netrc"), format!("machine 127.0.0.1 login me password {TOKEN}\n")).unwrap();
+    site.read(&server.url, None).has_pool("first");
+
+    let (mut site, server) = credentials();
     let program = site.path("askpass");
     std::fs::write(&program, format!("#!/bin/sh\ncase $1 in Username*) echo me;; *) echo {TOKEN};; esac\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     site.set("GIT_ASKPASS", &program);
     site.read(&server.url, None).has_pool("first");
 
-    let (site, server) = served(Door::Token(TOKEN.to_owned()));
+    let (mut site, server) = credentials();
     let helper = format!("[credential]\n\thelper = \"!f() {{ echo username=me; echo password={TOKEN}; }}; f\"\n");
     std::fs::write(site.path("home/.gitconfig"), helper).unwrap();
     site.read(&server.url, None).has_pool("first");
+    // A token that is given is what counts.
+    site.set("NODECFG_GIT_TOKEN", "hunter3");
+    site.read(&server.url, None).refuses(&["Authentication failed"]);
+}
+
+#[test]
+fn an_address_is_read_where_the_configuration_has_it_instead() {
+    let (mut site, server) = served(Door::Open);
+    let configuration =
+        format!("[url \"{}\"]\n\tinsteadOf = https://git.example.com/\n", server.url.replace("fleet.git", ""));
+    std::fs::write(site.path("home/.gitconfig"), configuration).unwrap();
+    // The token is for git.example.com, and not for what it is turned into.
+    site.set("NODECFG_GIT_TOKEN", TOKEN);
+    site.read("https://git.example.com/fleet.git", None).has_pool("first");
+    assert!(server.asked().iter().all(|asked| asked.authorization.is_none()));
+
+    // What the configuration holds is not shown.
+    let configuration = "[url \"https://me:hunter2@127.0.0.1:1/\"]\n\tinsteadOf = https://git.example.com/\n";
+    std::fs::write(site.path("home/.gitconfig"), configuration).unwrap();
+    let run = site.run(&["validate", "-vv", "https://git.example.com/fleet.git"]);
+    run.refuses(&["cannot read https://git.example.com/fleet.git", "Failed to connect"]);
+    assert!(!format!("{run:?}").contains("hunter2"), "{run:?}");
+}
+
+#[test]
+fn a_proxy_of_the_environment_or_the_configuration_is_gone_through() {
+    let (site, server) = served(Door::Open);
+    let proxy = Proxy::start();
+    let mut command = site.command(&["validate", "-v", &server.url]);
+    command.env("HTTPS_PROXY", &proxy.url);
+    Run::of(command).has_pool("first");
+    let tunnels = proxy.tunnels();
+    assert!(!tunnels.is_empty() && tunnels.iter().all(|to| server.url.contains(to)), "{tunnels:?}");
+
+    let other = Proxy::start();
+    std::fs::write(site.path("home/.gitconfig"), format!("[http]\n\tproxy = {}\n", other.url)).unwrap();
+    site.origin.pool("second");
+    site.read(&server.url, None).has_pool("second");
+    assert!(!other.tunnels().is_empty());
+}
+
+#[test]
+fn a_missing_git_is_named_with_its_fix() {
+    let (site, server) = served(Door::Open);
+    std::fs::create_dir(site.path("empty")).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = site.command(arguments);
+        command.env("PATH", site.path("empty"));
+        Run::of(command)
+    };
+    run(&["validate", &server.url])
+        .refuses(&["the program git is not installed", "install git, so that git is on the PATH"]);
+    // A repository of this machine needs none.
+    run(&["validate", "-v", "origin"]).has_pool("first");
 }
 
 #[test]
@@ -76,7 +136,12 @@ fn a_server_that_nobody_vouches_for_is_refused() {
     let site = Site::new();
     let server = Server::new(&site, Door::Open);
     let run = site.read(&server.url, None);
-    run.refuses(&["certificate cannot be verified", "SSL_CERT_FILE"]);
+    run.refuses(&["certificate", "SSL_CERT_FILE"]);
+    // No configuration lets that pass.
+    std::fs::write(site.path("home/.gitconfig"), "[http]\n\tsslVerify = false\n").unwrap();
+    let mut command = site.command(&["validate", &server.url]);
+    command.env("GIT_SSL_NO_VERIFY", "1");
+    Run::of(command).refuses(&["certificate", "SSL_CERT_FILE"]);
     assert!(server.asked().is_empty());
 }
 
@@ -90,7 +155,7 @@ fn another_host_gets_nothing() {
     std::fs::write(site.path("both.pem"), both).unwrap();
     site.set("SSL_CERT_FILE", site.path("both.pem"));
     site.set("NODECFG_GIT_TOKEN", TOKEN);
-    site.read(&server.url, None).refuses(&["the server redirects to localhost"]);
+    site.read(&server.url, None).refuses(&["the server redirects"]);
     assert!(elsewhere.asked().is_empty(), "{:?}", elsewhere.asked());
 }
 
@@ -219,7 +284,25 @@ fn a_server_that_hangs_is_given_up_on() {
         let (site, server) = served(door);
         let run = site.run(&["validate", &server.url, "--git-timeout", "1s"]);
         run.refuses(&["nothing came from the server for 1 s", doing, "--git-timeout"]);
+        nobody_talks_to(&server.url);
     }
+}
+
+/// No process is left that was started for this address.
+fn nobody_talks_to(url: &str) {
+    let talks = || {
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut commands = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+        commands.any(|command| String::from_utf8_lossy(&command).contains(url))
+    };
+    // The kernel needs a moment for a process that was killed.
+    for _ in 0..500 {
+        if !talks() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("a process still talks to {url}");
 }
 
 #[test]
@@ -236,11 +319,17 @@ fn a_signal_ends_a_fetch() {
     }
     let command_line = std::fs::read_to_string(format!("/proc/{}/cmdline", child.id()));
     assert!(command_line.is_err() || !command_line.unwrap().contains(TOKEN));
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let arguments = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    for arguments in arguments.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
+        assert!(!(arguments.contains("git") && arguments.contains(TOKEN)), "{arguments}");
+    }
     let pid = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(5));
     let rest: String = lines.map_while(Result::ok).collect();
     assert!(rest.contains("interrupted before anything was changed"), "{rest}");
+    nobody_talks_to(&server.url);
 }
 
 #[test]
@@ -255,5 +344,32 @@ fn an_address_with_a_secret_or_without_encryption_is_refused() {
     site.read("http://127.0.0.1/fleet.git", None).refuses(&["http:// is not supported"]);
     std::fs::write(site.path("home/.gitconfig"), "[url \"http://127.0.0.1/\"]\n\tinsteadOf = https://example.com/\n")
         .unwrap();
-    site.read("https://example.com/fleet.git", None).refuses(&["insteadOf", "http:// is not supported"]);
+    site.read("https://example.com/fleet.git", None).refuses(&["transport 'http' not allowed", "insteadOf"]);
+}
+
+#[test]
+fn an_address_that_would_run_something_runs_nothing() {
+    let site = Site::new();
+    let touched = site.path("touched");
+    let touch = format!("touch {}", touched.display());
+    for address in [
+        format!("ext::sh -c '{touch}'"),
+        format!("--upload-pack={touch}:x"),
+        format!("-oProxyCommand={touch}:x"),
+        format!("ssh://-oProxyCommand={touch}/x"),
+        format!("https://-x{touch}/x"),
+        "fd::17,18".to_owned(),
+    ] {
+        let run = site.run(&["validate", "--", &address]);
+        assert!(run.exit == 3 || run.exit == 2, "{address}: {run:?}");
+        assert!(!touched.exists(), "{address}");
+    }
+    // Nor does one that the configuration makes of another.
+    let configuration = format!(
+        "[protocol]\n\tallow = always\n[protocol \"ext\"]\n\tallow = always\n[url \"ext::sh -c '{touch}' \"]\n\tinsteadOf = \
+         https://git.example.com/\n"
+    );
+    std::fs::write(site.path("home/.gitconfig"), configuration).unwrap();
+    site.read("https://git.example.com/fleet.git", None).refuses(&["transport 'ext' not allowed"]);
+    assert!(!touched.exists());
 }

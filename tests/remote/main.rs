@@ -1,5 +1,5 @@
-//! Repositories on git servers: the program is run against real ones on loopback, git over HTTPS with a token, sshd with a
-//! key, and files.
+//! Repositories on git servers: the program is run against real ones on loopback, `git http-backend` over HTTPS, sshd, and
+//! files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 
@@ -9,6 +9,7 @@ mod file;
 mod https;
 mod origin;
 mod program;
+mod proxy;
 mod server;
 mod ssh;
 mod sshd;

@@ -1,12 +1,13 @@
-//! Git's smart protocol over HTTPS, as `git http-backend` speaks it, by `git upload-pack`.
+//! `git http-backend` over HTTPS: the server turns each request into one of CGI (RFC 3875).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 use nodecfg_sandbox::face::serve::{Options, Serving, serve};
@@ -75,7 +76,7 @@ impl Server {
         self.shared.requests.lock().unwrap().clone()
     }
 
-    /// How many times something was downloaded: a shallow fetch takes two requests, and the last one ends with "done".
+    /// How many times something was downloaded: a fetch may take several requests, and the last one ends with "done".
     pub fn downloads(&self) -> usize {
         self.asked().iter().filter(|asked| asked.body.contains("0009done")).count()
     }
@@ -125,24 +126,49 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         }
         (Door::Hang, _) => std::future::pending().await,
     }
-    if path == "/fleet.git/info/refs" {
-        let mut advertised = b"001e# service=git-upload-pack\n0000".to_vec();
-        let mut listed = upload_pack(&shared.folder, &["--advertise-refs"], &[]).await;
-        if let Door::Lies { of, to, deep } = &shared.door {
-            overwrite(&mut listed, format!(" {of}\n").as_bytes(), |at| at - to.len(), to);
-            while *deep && overwrite(&mut listed, b"shallow", |at| at, "nothing") {}
-        }
-        advertised.extend(listed);
-        return content("application/x-git-upload-pack-advertisement", advertised);
+    if path == "/fleet.git/git-upload-pack" && matches!(shared.door, Door::HangLater) {
+        std::future::pending::<()>().await;
     }
-    if path == "/fleet.git/git-upload-pack" {
-        if matches!(shared.door, Door::HangLater) {
-            std::future::pending::<()>().await;
-        }
-        let result = upload_pack(&shared.folder, &[], &body).await;
-        return content("application/x-git-upload-pack-result", result);
+    let Some(place) = path.strip_prefix("/fleet.git") else { return plain(404, None) };
+    let (mut response, mut sent) = backend(&shared.folder, place, &parts, &body).await;
+    if let (Door::Lies { of, to, deep }, "/info/refs") = (&shared.door, place) {
+        overwrite(&mut sent, format!(" {of}\n").as_bytes(), |at| at - to.len(), to);
+        while *deep && overwrite(&mut sent, b"shallow", |at| at, "nothing") {}
+        response.headers_mut().remove("content-length");
     }
-    plain(404, None)
+    response.map(|()| Body::from(sent))
+}
+
+/// Has `git http-backend` answer a request for this place in the repository.
+async fn backend(folder: &Path, place: &str, parts: &Parts, body: &[u8]) -> (Response<()>, Vec<u8>) {
+    let header = |name: &str| parts.headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
+    let mut command = Command::new("git");
+    command.args(["-c", "safe.directory=*", "http-backend"]).env("GIT_PROJECT_ROOT", folder).env("PATH_INFO", place);
+    command.env("GIT_HTTP_EXPORT_ALL", "1").env("REMOTE_ADDR", "127.0.0.1").env("SERVER_PROTOCOL", "HTTP/1.1");
+    command.env("REQUEST_METHOD", parts.method.as_str()).env("QUERY_STRING", parts.uri.query().unwrap_or_default());
+    command.env("CONTENT_TYPE", header("content-type")).env("CONTENT_LENGTH", body.len().to_string());
+    command.env("HTTP_CONTENT_ENCODING", header("content-encoding"));
+    command.env("GIT_PROTOCOL", header("git-protocol")).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = body.to_vec();
+    let feed = tokio::spawn(async move {
+        // It may have an answer before it has read everything.
+        let _ = stdin.write_all(&input).await;
+    });
+    let output = child.wait_with_output().await.unwrap().stdout;
+    feed.await.unwrap();
+    let end = output.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    let mut response = Response::builder();
+    for line in std::str::from_utf8(&output[..end]).unwrap().lines() {
+        let (name, value) = line.split_once(": ").unwrap();
+        response = match name {
+            "Status" => response.status(value[..3].parse::<u16>().unwrap()),
+            _ => response.header(name, value),
+        };
+    }
+    (response.body(()).unwrap(), output[end + 4..].to_vec())
 }
 
 /// Writes over what stands at a mark, and says whether there was one.
@@ -154,29 +180,9 @@ fn overwrite(bytes: &mut [u8], mark: &[u8], place: impl FnOnce(usize) -> usize, 
     at.is_some()
 }
 
-fn content(kind: &str, body: Vec<u8>) -> Response<Body> {
-    Response::builder().header("content-type", kind).body(Body::from(body)).unwrap()
-}
-
 fn password(authorization: &str) -> String {
     use base64::Engine as _;
     let encoded = authorization.strip_prefix("Basic ").unwrap();
     let pair = String::from_utf8(base64::engine::general_purpose::STANDARD.decode(encoded).unwrap()).unwrap();
     pair.split_once(':').unwrap().1.to_owned()
-}
-
-async fn upload_pack(folder: &PathBuf, arguments: &[&str], input: &[u8]) -> Vec<u8> {
-    let mut command = Command::new("git");
-    command.args(["-c", "safe.directory=*", "upload-pack", "--stateless-rpc"]).args(arguments).arg(folder);
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    let feed = tokio::spawn(async move {
-        // It may have an answer before it has read everything.
-        let _ = stdin.write_all(&input).await;
-    });
-    let output = child.wait_with_output().await.unwrap();
-    feed.await.unwrap();
-    output.stdout
 }

@@ -1,65 +1,15 @@
 //! Why a repository on a git server cannot be read. No message holds a secret.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use super::known_hosts::Verdict;
-
-/// A server's SSH key that is not trusted.
-#[derive(Debug)]
-pub struct HostKey {
-    /// The host as known_hosts files name it.
-    pub host: String,
-    /// The type of the key: `ssh-ed25519`.
-    pub kind: String,
-    /// `SHA256:…`
-    pub fingerprint: String,
-    /// What the files say.
-    pub verdict: Verdict,
-    /// The files that were looked at.
-    pub files: Vec<String>,
-}
+use super::super::program::ProgramError;
 
 /// What kept a remote repository from being read.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The server's SSH key is not the one that known_hosts has.
-    #[error("{0}")]
-    HostKey(Box<HostKey>),
-    /// The server's certificate could not be verified.
-    #[error("the server's certificate cannot be verified: {message}")]
-    Certificate {
-        /// What OpenSSL says.
-        message: String,
-    },
-    /// The server wants credentials, and none that there are will do.
-    #[error("the server asks for credentials, and {}", what_was_tried(tried))]
-    Credentials {
-        /// What was tried, and what became of it, in order.
-        tried: Vec<String>,
-        /// Whether the address is `https://`.
-        https: bool,
-    },
-    /// The server answers that there is no such repository, or none for these credentials.
-    #[error("the server answers {status}: there is no such repository, or no access to it ({})", sent_with(with.as_ref()))]
-    NoAccess {
-        /// HTTP's status code.
-        status: u16,
-        /// The credentials that were sent, by where they come from.
-        with: Option<String>,
-    },
-    /// The server points elsewhere, which gets no credentials.
-    #[error("the server redirects{}, which nodecfg does not follow", to.as_ref().map(|to| format!(" to {to}")).unwrap_or_default())]
-    Redirected {
-        /// Where to, without credentials, as far as libgit2 says.
-        to: Option<String>,
-    },
-    /// The user's git configuration turns the address into one that nodecfg refuses.
-    #[error("url.<base>.insteadOf in the git configuration turns this address into one that cannot be used: {source}")]
-    Rewritten {
-        /// Why it cannot be used.
-        source: super::super::AddressError,
-    },
+    /// A program could not be run, or was ended.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// Nothing happened for too long.
     #[error("nothing came from the server for {seconds} s, while {doing}")]
     Stalled {
@@ -82,7 +32,7 @@ pub enum RemoteError {
         /// The bound on bytes.
         bytes: u64,
         /// The bound on objects.
-        objects: usize,
+        objects: u64,
     },
     /// The revision is not on the server.
     #[error("the server has no revision {revision:?}")]
@@ -116,72 +66,37 @@ pub enum RemoteError {
     /// There is no folder for the cache.
     #[error("there is no folder to keep remote repositories in: neither HOME nor XDG_CACHE_HOME is set")]
     NoCache,
+    /// The ids of the repository are of another kind.
+    #[error("the repository has SHA-256 object ids, which nodecfg does not read")]
+    Sha256,
+    /// The cache cannot be read.
+    #[error("cannot {operation}: {message}")]
+    Broken {
+        /// What was tried.
+        operation: &'static str,
+        /// What libgit2 reports.
+        message: String,
+    },
     /// Git could not do it.
     #[error("cannot {operation}: {message}")]
     Git {
         /// What was tried.
         operation: &'static str,
-        /// What libgit2 says, without secrets.
+        /// What git reports, without secrets.
         message: String,
+        /// The host of the address.
+        host: String,
+        /// Its port.
+        port: u16,
     },
 }
 
-fn what_was_tried(tried: &[String]) -> String {
-    if tried.is_empty() { "there are none".to_owned() } else { format!("none was accepted: {}", tried.join(", ")) }
-}
-
-fn sent_with(with: Option<&String>) -> String {
-    with.map_or_else(|| "without credentials".to_owned(), |with| format!("with {with}"))
-}
-
-impl fmt::Display for HostKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, kind, fingerprint, verdict, .. } = self;
-        write!(f, "the SSH key of {host} ({kind} {fingerprint})")?;
-        match verdict {
-            Verdict::Known => write!(f, " is known"),
-            Verdict::Revoked { place } => write!(f, " is revoked by {place}"),
-            Verdict::Changed { place } => write!(f, " is not the one of {place}: somebody may stand between"),
-            Verdict::Unknown { authority: true, .. } => {
-                write!(f, " is not known: there is only a @cert-authority, which nodecfg does not support")
-            }
-            Verdict::Unknown { listed, .. } if listed.is_empty() => write!(f, " is not known"),
-            Verdict::Unknown { listed, .. } => {
-                write!(f, " is not known: known_hosts has only its {} key", listed.join(" and "))
-            }
-        }
-    }
-}
-
 impl RemoteError {
-    /// The way out.
+    /// The fix.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::HostKey(key) => key.help(),
-            Self::Certificate { .. } => {
-                "if the server's certificate is of a private authority, name its certificates in SSL_CERT_FILE; in an image \
-                 without certificates, add ca-certificates"
-                    .to_owned()
-            }
-            Self::Credentials { https: true, .. } => {
-                "set NODECFG_GIT_TOKEN to a token that may read the repository".to_owned()
-            }
-            Self::Credentials { https: false, .. } => {
-                "set NODECFG_SSH_KEY_FILE to a private key that may read the repository, or add it to the agent".to_owned()
-            }
-            Self::NoAccess { with: None, .. } => {
-                "check the address; if the repository is private, set NODECFG_GIT_TOKEN".to_owned()
-            }
-            Self::NoAccess { .. } => {
-                "check the address, and that the token may read the contents of this repository".to_owned()
-            }
-            Self::Redirected { .. } => {
-                "name the new address, if you trust it: some servers want .git at the end, and a repository may have been \
-                 renamed"
-                    .to_owned()
-            }
-            Self::Rewritten { source } => source.help().to_owned(),
+            Self::Program(error) => error.help(),
             Self::Stalled { .. } => {
                 "check the network, the proxy (HTTPS_PROXY) and the server; --git-timeout waits longer".to_owned()
             }
@@ -199,34 +114,59 @@ impl RemoteError {
             Self::Empty => "push a commit, or name a branch with --rev".to_owned(),
             Self::Cache { .. } => "name a folder of your own that can be written to with --git-cache".to_owned(),
             Self::NoCache => "name a folder with --git-cache or NODECFG_CACHE_DIR".to_owned(),
-            Self::Git { .. } => "check the address, the network and the server; -vv logs what was done".to_owned(),
+            Self::Sha256 => "name a repository with SHA-1 object ids".to_owned(),
+            Self::Broken { .. } => "remove the folder of the cache; -vv logs what was done".to_owned(),
+            Self::Git { message, host, port, .. } => fix(message, host, *port),
         }
     }
 }
 
-impl HostKey {
-    /// The way out.
-    fn help(&self) -> String {
-        match &self.verdict {
-            Verdict::Changed { .. } | Verdict::Revoked { .. } => {
-                "find out from whoever runs the server whether its key was replaced, and compare the fingerprint; only then \
-                 replace the line"
-                    .to_owned()
-            }
-            Verdict::Known | Verdict::Unknown { .. } => format!(
-                "compare the fingerprint with the one that the server's operator publishes, then add the key: ssh-keyscan \
-                 {} >> {}",
-                keyscan(&self.host),
-                self.files.first().map_or("~/.ssh/known_hosts", String::as_str)
-            ),
-        }
+/// The fix for what git reports, by the words of git, curl and OpenSSH in English.
+fn fix(message: &str, host: &str, port: u16) -> String {
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if has(&["Host key for", "revoked"]) {
+        return "ask whoever runs the server whether its key was replaced, and compare the fingerprint; only then replace the \
+                line of known_hosts"
+            .to_owned();
     }
-}
-
-/// The arguments of ssh-keyscan for a host as known_hosts names it.
-fn keyscan(host: &str) -> String {
-    match host.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
-        Some((host, port)) => format!("-p {port} {host}"),
-        None => host.to_owned(),
+    if has(&["Host key verification failed"]) {
+        let place = if port == 22 { host.to_owned() } else { format!("-p {port} {host}") };
+        return format!(
+            "compare the fingerprint with the one that the server's operator publishes, then add the key: ssh-keyscan \
+             {place} >> ~/.ssh/known_hosts, or the file of NODECFG_SSH_KNOWN_HOSTS"
+        );
     }
+    let fixes: [(&[&str], &str); 7] = [
+        (&["cannot run ssh", "ssh: not found"], "install OpenSSH, so that ssh is on the PATH"),
+        (
+            &["Permission denied"],
+            "set NODECFG_SSH_KEY_FILE to a private key that may read the repository, or add it to the agent",
+        ),
+        (
+            &[
+                "could not read Username",
+                "could not read Password",
+                "Authentication failed",
+                "terminal prompts disabled",
+            ],
+            "set NODECFG_GIT_TOKEN to a token that may read the repository, or a credential helper in the git configuration",
+        ),
+        (
+            &["certificate", "SSL"],
+            "if the server's certificate is of a private authority, name its certificates in SSL_CERT_FILE; in an image \
+             without certificates, add ca-certificates",
+        ),
+        (&["not allowed"], "use https:// or ssh://, also in url.<base>.insteadOf of the git configuration"),
+        (
+            &["error: 30", "redirect"],
+            "the server redirects, which nodecfg does not follow; name the new address, if you trust it: some servers want .git \
+             at the end, and a repository may have been renamed",
+        ),
+        (
+            &["error: 40", "error: 41", "not found", "does not appear to be a git repository"],
+            "check the address; if the repository is private, check that NODECFG_GIT_TOKEN or the key may read it",
+        ),
+    ];
+    let found = fixes.iter().find(|(words, _)| has(words)).map(|(_, fix)| *fix);
+    found.unwrap_or("check the address, the network and the server; -vv logs what was done").to_owned()
 }

@@ -1,8 +1,8 @@
 //! Reads a revision of a repository on a git server, through a cache on this machine.
 //!
 //! The server is always asked: what it no longer has is not read from the cache. A commit is fetched alone where the server
-//! can; the whole history only for a revision that needs it. Blocks, and is meant for a thread of its own: libgit2 can
-//! neither be interrupted while it connects nor be given a time limit. Writes to the cache alone.
+//! can; the whole history only for a revision that needs it. The `git` program fetches, and libgit2 reads what it has
+//! fetched. Blocks, and is meant for a thread of its own. Writes to the cache alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,20 @@ use std::sync::Arc;
 use git2::{Commit, Oid, Repository};
 use walkdir::WalkDir;
 
-use super::address::{RemoteAddress, Scheme};
+use super::address::RemoteAddress;
 use super::signature::Signers;
 use super::{Folder, RepositoryError, Snapshot, SnapshotFile, git};
 
 mod cache;
-mod credentials;
+mod environment;
 mod error;
-mod known_hosts;
-mod netrc;
 mod progress;
 mod session;
 mod wanted;
 
 pub use cache::MAX_CACHE;
-pub use credentials::{Environment, Secret};
-pub use error::{HostKey, RemoteError};
-pub use known_hosts::Verdict;
+pub use environment::Environment;
+pub use error::RemoteError;
 pub use progress::{Extent, Progress};
 
 use cache::{Cache, Shelf, discard, touch};
@@ -37,7 +34,7 @@ use wanted::{Listed, Wanted, hint, leading_id, wanted};
 /// The most bytes that one download may have.
 pub const MAX_DOWNLOAD: u64 = 512 << 20;
 /// The most objects that one download may have.
-pub const MAX_OBJECTS: usize = 2_000_000;
+pub const MAX_OBJECTS: u64 = 2_000_000;
 /// What a fetched revision is called in the cache.
 const FETCHED: &str = "refs/nodecfg/fetched";
 
@@ -54,7 +51,7 @@ pub struct Request {
     pub cache: PathBuf,
     /// Who must have signed the commit; unset: nobody need have.
     pub signers: Option<Arc<Signers>>,
-    /// Credentials, and where to find more.
+    /// What git gets of the environment.
     pub environment: Environment,
 }
 
@@ -87,25 +84,24 @@ impl Reading<'_> {
         self.progress.start("opening the cache");
         let cache = Cache::open(&self.request.cache).map_err(|error| self.failed(error))?;
         let shelf = cache.shelf(&self.request.address.key()).map_err(|error| self.failed(error))?;
+        match self.read_from(&shelf) {
+            // Somebody may have pushed between the list and the download.
+            Err(error) if is_inconsistent(&error) => self.read_from(&shelf),
+            result => result,
+        }
+    }
+
+    fn read_from(&self, shelf: &Shelf) -> Result<Snapshot, RepositoryError> {
         let draft = Draft { path: shelf.draft().map_err(|error| self.failed(error))? };
         let repository = self.init(&draft.path).map_err(|error| self.failed(error))?;
-        let (session, mut remote) = self.session(&repository).map_err(|error| self.failed(error))?;
-        let (mut connection, listed) = session.connect(&mut remote).map_err(|error| self.failed(error))?;
-        let shallow = self.request.address.scheme() != Scheme::File;
+        let session = self.session(&draft.path)?;
+        let listed = session.list().map_err(|error| self.failed(error))?;
         let (source, told, cached) = match wanted(self.request.revision.as_deref(), &listed) {
             Wanted::Empty => return Err(self.failed(RemoteError::Empty)),
             Wanted::Unknown => return Err(self.failed(self.unknown(&listed))),
-            Wanted::Reference { name, commit } if shallow => {
-                (name, commit, shelf.commit(commit).map(|path| (path, commit)))
-            }
-            // For libgit2 a name that looks like an id is a name.
-            Wanted::Commit(id) if shallow && !listed.iter().any(|there| there.name.contains(&id.to_string())) => {
-                (id.to_string(), id, None)
-            }
-            _ => {
-                drop(connection);
-                return self.with_history(&shelf);
-            }
+            Wanted::Reference { name, commit } => (name, commit, shelf.commit(commit).map(|path| (path, commit))),
+            Wanted::Commit(id) => (id.to_string(), id, None),
+            Wanted::History => return self.with_history(shelf),
         };
         if let Some((path, commit)) = cached {
             match Repository::open_bare(&path).map(|repository| self.snapshot(&repository, commit)) {
@@ -121,17 +117,15 @@ impl Reading<'_> {
             }
         }
         let refspec = format!("+{source}:{FETCHED}");
-        match session.fetch(&mut connection, &[refspec], true) {
+        match session.fetch(&[refspec], true) {
             Ok(()) => {}
             // A server that gives no single commits, or none that no reference points at.
-            Err(RemoteError::Git { message, .. }) if self.progress.is_awaited() => {
+            Err(RemoteError::Git { message, .. }) => {
                 tracing::debug!("cannot fetch {source} alone ({message}); fetching the history");
-                drop(connection);
-                return self.with_history(&shelf);
+                return self.with_history(shelf);
             }
             Err(error) => return Err(self.failed(error)),
         }
-        drop(connection);
         let commit = self.commit(&repository, FETCHED).map_err(|error| self.failed(error))?.id();
         is_as_told(&repository, told, commit).map_err(|error| self.failed(error))?;
         let path = shelf.keep(&draft.path, commit).map_err(|error| self.failed(error))?;
@@ -170,16 +164,15 @@ impl Reading<'_> {
     /// Brings a repository with the whole history up to date and reads the revision from it.
     fn read_history(&self, path: &Path) -> Result<Snapshot, RepositoryError> {
         let repository = Repository::open_bare(path).map_err(|error| self.failed(broken(&error)))?;
-        let (session, mut remote) = self.session(&repository).map_err(|error| self.failed(error))?;
-        let (mut connection, listed) = session.connect(&mut remote).map_err(|error| self.failed(error))?;
+        let session = self.session(path)?;
+        let listed = session.list().map_err(|error| self.failed(error))?;
         // What the server had before may have moved meanwhile.
         let want = wanted(self.request.revision.as_deref(), &listed);
         let mut refspecs = vec!["+refs/heads/*:refs/heads/*".to_owned(), "+refs/tags/*:refs/tags/*".to_owned()];
         if let Wanted::Reference { name, .. } = &want {
             refspecs.push(format!("+{name}:{FETCHED}"));
         }
-        session.fetch(&mut connection, &refspecs, false).map_err(|error| self.failed(error))?;
-        drop(connection);
+        session.fetch(&refspecs, false).map_err(|error| self.failed(error))?;
         forget(&repository, &listed).map_err(|error| self.failed(broken(&error)))?;
         touch(path);
         let revision = match &want {
@@ -209,12 +202,13 @@ impl Reading<'_> {
         self.snapshot(&repository, commit)
     }
 
-    fn session<'r>(&self, repository: &'r Repository) -> Result<(Session<'_>, git2::Remote<'r>), RemoteError> {
-        Session::new(repository, &self.request.address, &self.request.environment, self.progress)
+    fn session<'s>(&'s self, folder: &'s Path) -> Result<Session<'s>, RepositoryError> {
+        let session = Session::new(folder, &self.request.address, &self.request.environment, self.progress);
+        session.map_err(|error| self.failed(error))
     }
 
     fn init(&self, path: &Path) -> Result<Repository, RemoteError> {
-        Repository::init_bare(path).map_err(|error| RemoteError::Git {
+        Repository::init_bare(path).map_err(|error| RemoteError::Broken {
             operation: "make a repository in the git cache",
             message: error.message().to_owned(),
         })
@@ -247,7 +241,7 @@ impl Reading<'_> {
 }
 
 fn broken(error: &git2::Error) -> RemoteError {
-    RemoteError::Git { operation: "read the git cache", message: error.message().to_owned() }
+    RemoteError::Broken { operation: "read the git cache", message: error.message().to_owned() }
 }
 
 /// Whether a commit is the one that the server listed or the user named. Where that is a tag, it must be of this commit.
@@ -257,6 +251,10 @@ fn is_as_told(repository: &Repository, told: Oid, commit: Oid) -> Result<(), Rem
         return Ok(());
     }
     Err(RemoteError::Inconsistent { told: told.to_string(), sent: commit.to_string() })
+}
+
+fn is_inconsistent(error: &RepositoryError) -> bool {
+    matches!(error, RepositoryError::Remote { source, .. } if matches!(**source, RemoteError::Inconsistent { .. }))
 }
 
 /// Whether every file that the commit names has its content.
@@ -273,7 +271,7 @@ fn is_damage(error: &RepositoryError) -> bool {
             true
         }
         RepositoryError::Remote { source, .. } => {
-            matches!(**source, RemoteError::Git { operation: "read the git cache" | "download the revision", .. })
+            matches!(**source, RemoteError::Broken { .. } | RemoteError::Git { operation: "download the revision", .. })
         }
         _ => false,
     }
@@ -324,8 +322,8 @@ fn is_reached(repository: &Repository, commit: Option<Oid>, listed: &[Listed]) -
 fn remove_leftovers(path: &Path) {
     for file in WalkDir::new(path).into_iter().flatten().filter(|file| file.file_type().is_file()) {
         let name = file.file_name().to_string_lossy();
-        // libgit2 writes packs as pack_git2_… and tmp_…, and references and the configuration through….lock.
-        if name.ends_with(".lock") || name.starts_with("tmp_") || name.starts_with("pack_git2_") {
+        // git writes objects and packs as tmp_…, and references and the configuration through ….lock.
+        if name.ends_with(".lock") || name.starts_with("tmp_") {
             let _ = fs::remove_file(file.path());
         }
     }

@@ -1,7 +1,9 @@
 //! How far a fetch is: written by the thread that fetches, read by whoever waits for it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use super::super::program::Stopper;
 
 /// Shared between the thread that fetches and whoever waits.
 #[derive(Debug, Default)]
@@ -12,7 +14,7 @@ pub struct Progress {
     total: AtomicU64,
     bytes: AtomicU64,
     indexed: AtomicU64,
-    given_up: AtomicBool,
+    stopper: Stopper,
     doing: Mutex<&'static str>,
 }
 
@@ -80,15 +82,21 @@ impl Progress {
         }
     }
 
-    /// Nobody waits any more: the thread ends when it next comes to look.
+    /// The result is no longer wanted: the program that runs is killed, and the thread that waits for it ends.
     pub fn give_up(&self) {
-        self.given_up.store(true, Ordering::Relaxed);
+        self.stopper.stop();
     }
 
-    /// Whether somebody still waits.
+    /// What ends the program that fetches.
+    #[must_use]
+    pub fn stopper(&self) -> &Stopper {
+        &self.stopper
+    }
+
+    /// Whether the result is still wanted.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
-        !self.given_up.load(Ordering::Relaxed)
+        !self.stopper.is_stopped()
     }
 }
 

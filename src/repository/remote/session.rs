@@ -1,257 +1,216 @@
-//! One conversation with a git server through libgit2: who it is, who we are, what it has, and the download.
+//! One conversation with a git server through the `git` program: what it has, and the download.
 
-use std::cell::RefCell;
+use std::cell::Cell;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
-use git2::cert::Cert;
-use git2::{
-    AutotagOption, CertificateCheckStatus, Config, Direction, ErrorClass, ErrorCode, FetchOptions, ProxyOptions,
-    Remote, RemoteCallbacks, RemoteConnection, RemoteRedirect, Repository,
-};
+use git2::Oid;
 
-use super::super::address::{Address, AddressError, RemoteAddress, Scheme};
-use super::credentials::{Environment, Offers, without_user};
-use super::known_hosts::{self, KnownHosts, Verdict};
+use super::super::address::RemoteAddress;
+use super::super::program::{Answer, Limits, run};
+use super::environment::{ASKPASS, Environment};
 use super::wanted::Listed;
-use super::{HostKey, MAX_DOWNLOAD, MAX_OBJECTS, Progress, RemoteError};
+use super::{MAX_DOWNLOAD, MAX_OBJECTS, Progress, RemoteError};
 
-/// Where the machine keeps the keys of hosts.
-const SYSTEM_KNOWN_HOSTS: &str = "/etc/ssh/ssh_known_hosts";
+/// The most bytes of a list of references.
+const MAX_LIST: usize = 64 << 20;
+/// How long a program may run. Whoever waits gives up earlier; this is for a program that cannot be stopped otherwise.
+const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most lines of git that an error repeats: the last ones name the cause.
+const LINES: usize = 8;
+/// What git adds to every failure of ssh.
+const ADVICE: [&str; 3] = [
+    "fatal: Could not read from remote repository.",
+    "Please make sure you have the correct access rights",
+    "and the repository exists.",
+];
+/// What a file is called that ssh asks for a passphrase.
+const ASKPASS_FILE: &str = "nodecfg-askpass";
 
-/// What a conversation needs to know, and what it has come to.
+/// Settings that hold whatever a configuration file has. None runs a program of the repository, writes more than was asked
+/// for, or lets the server send the client elsewhere.
+const SETTINGS: [&str; 14] = [
+    "safe.bareRepository=explicit",
+    "protocol.ext.allow=never",
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "fetch.recurseSubmodules=false",
+    "fetch.unpackLimit=1",
+    "fetch.writeCommitGraph=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "http.followRedirects=false",
+    "http.sslVerify=true",
+    "transfer.bundleURI=false",
+    // The references of the server come first, and it gives no commit that none of them leads to unless it wants to.
+    "protocol.version=0",
+    "submodule.recurse=false",
+];
+
+/// What a conversation needs to know.
 pub struct Session<'a> {
-    /// What is connected to: the address, or what the user's git configuration makes of it.
-    address: RemoteAddress,
+    address: &'a RemoteAddress,
     environment: &'a Environment,
     progress: &'a Progress,
-    config: Option<Config>,
-    offers: RefCell<Offers>,
-    /// What a callback found wrong, which libgit2 has no words for.
-    problem: RefCell<Option<RemoteError>>,
+    /// The bare repository that gets what is fetched.
+    folder: &'a Path,
 }
 
 impl<'a> Session<'a> {
-    /// Makes ready to talk to the server of `address` on behalf of `repository`.
+    /// Prepares to talk to the server of `address` on behalf of the bare repository in `folder`.
     ///
     /// # Errors
-    /// When the user's git configuration turns the address into one that cannot be used.
-    pub fn new<'r>(
-        repository: &'r Repository,
-        address: &RemoteAddress,
+    /// When the cache cannot be written.
+    pub fn new(
+        folder: &'a Path,
+        address: &'a RemoteAddress,
         environment: &'a Environment,
         progress: &'a Progress,
-    ) -> Result<(Self, Remote<'r>), RemoteError> {
-        let git = |error: git2::Error| RemoteError::Git {
-            operation: "prepare the git cache",
-            message: error.message().to_owned(),
-        };
-        let config = repository.config().map_err(git)?;
-        // Or libgit2 would follow the server to any host with its first request. The user's own files stay as they are.
-        let mut own = config.open_level(git2::ConfigLevel::Local).map_err(git)?;
-        own.set_bool("http.followRedirects", false).map_err(git)?;
-        let remote = repository.remote_anonymous(&address.url()).map_err(git)?;
-        let effective = rewritten(address, remote.url().unwrap_or_default())?;
-        let mut offered = environment.clone();
-        if effective.host() != address.host() {
-            offered.token = None;
+    ) -> Result<Self, RemoteError> {
+        if environment.has_passphrase() {
+            let path = folder.join(ASKPASS_FILE);
+            let written = fs::write(&path, ASKPASS)
+                .and_then(|()| fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)));
+            written.map_err(|source| RemoteError::Cache { operation: "write to", path, source })?;
         }
-        let session = Self {
-            offers: RefCell::new(Offers::new(&effective, &offered)),
-            address: effective,
-            environment,
-            progress,
-            config: Some(config),
-            problem: RefCell::new(None),
-        };
-        Ok((session, remote))
+        Ok(Self { address, environment, progress, folder })
     }
 
-    /// Connects and lists what the server has.
+    /// Lists what the server has.
     ///
     /// # Errors
     /// When the server cannot be reached, is not who it should be, or does not let us in.
-    pub fn connect<'s, 'r: 's, 'c>(
-        &'s self,
-        remote: &'c mut Remote<'r>,
-    ) -> Result<(RemoteConnection<'r, 'c, 's>, Vec<Listed>), RemoteError> {
+    pub fn list(&self) -> Result<Vec<Listed>, RemoteError> {
         self.progress.start("connecting");
-        let connected = remote.connect_auth(Direction::Fetch, Some(self.callbacks()), Some(proxy()));
-        let connection = connected.map_err(|error| self.explain("connect to the server", &error))?;
+        let mut command = self.git("ls-remote");
+        command.args(["--symref", "--end-of-options"]).arg(self.address.for_git());
+        let answer = self.run(&mut command, |_| Ok(()))?;
         self.progress.tick();
-        let heads = connection.list().map_err(|error| self.explain("list what the server has", &error))?;
-        let listed = heads
-            .iter()
-            .map(|head| Listed {
-                name: head.name().to_owned(),
-                id: head.oid(),
-                target: head.symref_target().map(str::to_owned),
-            })
-            .collect();
-        Ok((connection, listed))
+        if !answer.status.success() {
+            return Err(self.explain("connect to the server", &answer));
+        }
+        listed(&String::from_utf8_lossy(&answer.out))
     }
 
     /// Downloads what the refspecs name, a single commit deep or with the whole history.
     ///
     /// # Errors
     /// When the server does not give it, the connection breaks, or it is too much.
-    pub fn fetch<'s, 'r>(
-        &'s self,
-        connection: &mut RemoteConnection<'r, '_, 's>,
-        refspecs: &[String],
-        shallow: bool,
-    ) -> Result<(), RemoteError> {
+    pub fn fetch(&self, refspecs: &[String], shallow: bool) -> Result<(), RemoteError> {
         self.progress.start("downloading");
-        let mut options = FetchOptions::new();
-        options.remote_callbacks(self.callbacks()).proxy_options(proxy());
-        options.update_fetchhead(false).download_tags(AutotagOption::None).follow_redirects(RemoteRedirect::None);
+        let mut command = self.git("fetch");
+        command.args(["--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-gc"]);
         if shallow {
-            options.depth(1);
+            command.args(["--depth", "1"]);
         }
-        let fetched = connection.remote().fetch(refspecs, Some(&mut options), None);
-        fetched.map_err(|error| self.explain("download the revision", &error))
-    }
-
-    fn callbacks(&self) -> RemoteCallbacks<'_> {
-        let mut callbacks = RemoteCallbacks::new();
-        callbacks.credentials(|url, _, allowed| {
-            self.progress.tick();
-            let mut offers = self.offers.borrow_mut();
-            offers.next(url, allowed, self.config.as_ref()).inspect_err(|_| {
-                let https = self.address.scheme() == Scheme::Https;
-                self.fail(RemoteError::Credentials { tried: offers.tried(), https });
-            })
-        });
-        callbacks.certificate_check(|certificate, host| {
-            self.progress.tick();
-            self.check(certificate, host)
-        });
-        callbacks.sideband_progress(|_| {
-            self.progress.tick();
-            self.progress.is_awaited()
-        });
-        callbacks.transfer_progress(|transfer| {
-            let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-            let bytes = count(transfer.received_bytes());
-            self.progress.transferred(count(transfer.received_objects()), count(transfer.total_objects()), bytes);
-            self.progress.indexed(count(transfer.indexed_objects().saturating_add(transfer.indexed_deltas())));
-            if bytes > MAX_DOWNLOAD || transfer.total_objects() > MAX_OBJECTS {
-                self.fail(RemoteError::TooLarge { bytes: MAX_DOWNLOAD, objects: MAX_OBJECTS });
-                return false;
+        command.arg("--end-of-options").arg(self.address.for_git()).args(refspecs);
+        let before = bytes_of_packs(self.folder);
+        let seen = Cell::new((0, 0));
+        let answer = self.run(&mut command, |written| {
+            let (received, total) = objects(written).unwrap_or(seen.get());
+            seen.set((received, total));
+            let bytes = bytes_of_packs(self.folder).saturating_sub(before);
+            self.progress.transferred(received, total, bytes);
+            self.progress.indexed(deltas(written));
+            if bytes > MAX_DOWNLOAD || total > MAX_OBJECTS {
+                return Err(RemoteError::TooLarge { bytes: MAX_DOWNLOAD, objects: MAX_OBJECTS });
             }
-            self.progress.is_awaited()
-        });
-        callbacks
+            Ok(())
+        })?;
+        if answer.status.success() { Ok(()) } else { Err(self.explain("download the revision", &answer)) }
     }
 
-    fn fail(&self, problem: RemoteError) {
-        self.problem.borrow_mut().get_or_insert(problem);
+    fn git(&self, subcommand: &str) -> Command {
+        let mut command = Command::new("git");
+        let askpass = self.folder.join(ASKPASS_FILE);
+        command.env_clear().envs(self.environment.variables(self.address, askpass.as_os_str()));
+        command.env("GIT_DIR", self.folder).current_dir(self.folder);
+        let own = self.environment.settings(self.address);
+        for setting in SETTINGS.into_iter().chain(own.iter().map(String::as_str)) {
+            command.args([OsStr::new("-c"), OsStr::new(setting)]);
+        }
+        command.arg(subcommand);
+        command
     }
 
-    /// Who the server is. Of TLS that is OpenSSL's to say; of SSH it is for known_hosts alone, since libgit2 would take the
-    /// key of any port and knows nothing of revoked ones.
-    fn check(&self, certificate: &Cert<'_>, host: &str) -> Result<CertificateCheckStatus, git2::Error> {
-        let Some(hostkey) = certificate.as_hostkey() else {
-            return Ok(CertificateCheckStatus::CertificatePassthrough);
-        };
-        let blob = hostkey.hostkey().unwrap_or_default();
-        let port = self.address.port();
-        let files = self.known_hosts();
-        let verdict = known_hosts::judge(&files, host, port, blob);
-        if verdict == Verdict::Known {
-            return Ok(CertificateCheckStatus::CertificateOk);
-        }
-        self.fail(RemoteError::HostKey(Box::new(HostKey {
-            host: if port == 22 { host.to_owned() } else { format!("[{host}]:{port}") },
-            kind: known_hosts::kind(blob).unwrap_or("of an unknown type").to_owned(),
-            fingerprint: known_hosts::fingerprint(blob),
-            verdict,
-            files: self.known_hosts_paths().iter().map(|path| path.display().to_string()).collect(),
-        })));
-        Err(git2::Error::new(ErrorCode::Certificate, ErrorClass::Ssh, "the host key is not known"))
+    fn run(
+        &self,
+        command: &mut Command,
+        glance: impl FnMut(&[u8]) -> Result<(), RemoteError>,
+    ) -> Result<Answer, RemoteError> {
+        let limits = Limits { time: LIMIT, bytes: MAX_LIST };
+        let answer = run("git", command, limits, self.progress.stopper(), glance)?;
+        tracing::debug!("git ended with {}: {}", answer.status, self.environment.scrubbed(&tail(&answer.err)));
+        Ok(answer)
     }
 
-    fn known_hosts_paths(&self) -> Vec<PathBuf> {
-        match (&self.environment.known_hosts, &self.environment.home) {
-            (Some(file), _) => vec![file.clone()],
-            (None, home) => {
-                let own = home.as_ref().map(|home| home.join(".ssh/known_hosts"));
-                own.into_iter().chain([PathBuf::from(SYSTEM_KNOWN_HOSTS)]).collect()
-            }
-        }
-    }
-
-    fn known_hosts(&self) -> Vec<KnownHosts> {
-        let read = |path: PathBuf| match fs::read(&path) {
-            Ok(bytes) => Some(KnownHosts {
-                name: path.display().to_string(),
-                text: String::from_utf8_lossy(&bytes).into_owned(),
-            }),
-            Err(error) => {
-                tracing::debug!("{} cannot be read: {error}", path.display());
-                None
-            }
-        };
-        self.known_hosts_paths().into_iter().filter_map(read).collect()
-    }
-
-    /// What went wrong, as far as it can be told from what libgit2 says.
-    fn explain(&self, operation: &'static str, error: &git2::Error) -> RemoteError {
-        if let Some(problem) = self.problem.borrow_mut().take() {
-            return problem;
-        }
-        let message = self.environment.scrubbed(error.message());
-        if let Some(status) = status_of(&message) {
-            return RemoteError::NoAccess { status, with: self.offers.borrow().sent() };
-        }
-        match error.code() {
-            ErrorCode::Certificate => RemoteError::Certificate { message },
-            _ if error.class() == ErrorClass::Ssl => RemoteError::Certificate { message },
-            _ if is_redirect(&message) => RemoteError::Redirected { to: target(&message) },
-            _ => RemoteError::Git { operation, message },
-        }
+    /// What git reports, with the fix for what it is about.
+    fn explain(&self, operation: &'static str, answer: &Answer) -> RemoteError {
+        let message = self.environment.scrubbed(&tail(&answer.err));
+        let message = if message.is_empty() { format!("git ended with {}", answer.status) } else { message };
+        RemoteError::Git { operation, message, host: self.address.host().to_owned(), port: self.address.port() }
     }
 }
 
-fn is_redirect(message: &str) -> bool {
-    ["cannot redirect from", "unexpected redirect", "too many redirects"].iter().any(|begin| message.starts_with(begin))
+/// The last lines that are no progress.
+fn tail(err: &[u8]) -> String {
+    let text = String::from_utf8_lossy(err);
+    let mut lines: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.rsplit('\r').find(|part| !part.trim().is_empty()))
+        .filter(|line| !is_progress(line) && !ADVICE.contains(line) && !line.trim().is_empty())
+        .collect();
+    lines.drain(..lines.len().saturating_sub(LINES));
+    lines.join("; ")
 }
 
-/// Where libgit2 says that the server redirects to, without credentials. It may be a path of the same host.
-fn target(message: &str) -> Option<String> {
-    let (_, to) = message.split_once("' to '")?;
-    let to = to.trim_end_matches('\'').split(['?', '#']).next().unwrap_or_default();
-    let to = to.strip_suffix("/info/refs").unwrap_or(to);
-    if to.is_empty() { None } else { Some(without_user(to)) }
+fn is_progress(line: &str) -> bool {
+    let line = line.trim_start_matches("remote: ");
+    let kinds = ["Enumerating", "Counting", "Compressing", "Receiving", "Resolving", "Checking connectivity", "Total "];
+    kinds.iter().any(|kind| line.starts_with(kind))
 }
 
-/// HTTP's answers that say "not for you", which libgit2 puts into its message alone.
-fn status_of(message: &str) -> Option<u16> {
-    let status = message.strip_prefix("unexpected http status code: ")?.trim().parse().ok()?;
-    matches!(status, 401 | 403 | 404 | 410).then_some(status)
+/// `Receiving objects:  45% (9/20), 1.20 MiB | 3.00 MiB/s`: how many of how many.
+fn objects(err: &[u8]) -> Option<(u64, u64)> {
+    counted(err, b"Receiving objects: ")
 }
 
-/// The proxy that HTTPS_PROXY and git's configuration name.
-fn proxy<'a>() -> ProxyOptions<'a> {
-    let mut options = ProxyOptions::new();
-    options.auto();
-    options
+fn deltas(err: &[u8]) -> u64 {
+    counted(err, b"Resolving deltas: ").map_or(0, |(done, _)| done)
 }
 
-/// The address after `url.<base>.insteadOf`. It may hold a token there, which libgit2 then uses: a configuration file is not
-/// the command line.
-fn rewritten(address: &RemoteAddress, url: &str) -> Result<RemoteAddress, RemoteError> {
-    if url == address.url() {
-        return Ok(address.clone());
-    }
-    let plain = if url.starts_with("https://") { without_user(url) } else { url.to_owned() };
-    match Address::parse(&plain, |_| false) {
-        Ok(Address::Remote(effective)) => Ok(effective),
-        Ok(Address::Local(_)) => {
-            Err(RemoteError::Rewritten { source: AddressError::Malformed { why: "it is a folder; name it as that" } })
+/// The numbers of the last line that begins so.
+fn counted(err: &[u8], begin: &[u8]) -> Option<(u64, u64)> {
+    let at = err.windows(begin.len()).rposition(|window| window == begin)?;
+    let line = err.get(at..)?.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
+    let (_, counts) = std::str::from_utf8(line).ok()?.split_once('(')?;
+    let (done, total) = counts.split_once(')')?.0.split_once('/')?;
+    Some((done.parse().ok()?, total.parse().ok()?))
+}
+
+/// The bytes of all packs, finished or not.
+fn bytes_of_packs(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder.join("objects/pack")).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+}
+
+/// The output of `git ls-remote --symref`: `ref: refs/heads/main\tHEAD`, and `<id>\t<name>`.
+fn listed(text: &str) -> Result<Vec<Listed>, RemoteError> {
+    let mut targets: Vec<(&str, &str)> = Vec::new();
+    let mut listed = Vec::new();
+    for (first, name) in text.lines().filter_map(|line| line.split_once('\t')) {
+        if let Some(target) = first.strip_prefix("ref: ") {
+            targets.push((name, target));
+            continue;
         }
-        Err(source) => Err(RemoteError::Rewritten { source }),
+        let id = (first.len() == 40).then(|| Oid::from_str(first).ok()).flatten().ok_or(RemoteError::Sha256)?;
+        let target = targets.iter().find(|(link, _)| *link == name).map(|(_, target)| (*target).to_owned());
+        listed.push(Listed { name: name.to_owned(), id, target });
     }
+    Ok(listed)
 }
 
 #[cfg(test)]
@@ -259,17 +218,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_redirect_is_told_without_credentials() {
-        for (message, expected) in [
-            (
-                "cannot redirect from 'h' to 'https://me:hunter2@e.x/a.git/info/refs?service=s'",
-                Some("https://e.x/a.git"),
-            ),
-            ("cannot redirect from '/a/info/refs' to '/a.git/info/refs'", Some("/a.git")),
-            ("cannot redirect from 'h' to ''", None),
-            ("unexpected redirect", None),
-        ] {
-            assert_eq!(target(message).as_deref(), expected, "{message}");
-        }
+    fn a_list_of_references_is_read() {
+        let (a, b) = ("a".repeat(40), "b".repeat(40));
+        let text = format!("ref: refs/heads/main\tHEAD\n{a}\tHEAD\n{a}\trefs/heads/main\n{b}\trefs/tags/v1^{{}}\n");
+        let listed = listed(&text).unwrap();
+        let names: Vec<&str> = listed.iter().map(|reference| reference.name.as_str()).collect();
+        assert_eq!(names, ["HEAD", "refs/heads/main", "refs/tags/v1^{}"]);
+        assert_eq!(listed[0].target.as_deref(), Some("refs/heads/main"));
+        assert_eq!((listed[1].target.as_deref(), listed[2].id.to_string()), (None, b));
+        assert!(super::listed("").unwrap().is_empty());
+        assert!(matches!(super::listed(&format!("{}\tHEAD\n", "a".repeat(64))), Err(RemoteError::Sha256)));
+    }
+
+    #[test]
+    fn progress_is_read_and_left_out_of_messages() {
+        let err = b"remote: Enumerating objects: 5, done.\nremote: Counting objects: 100% (5/5), done.\r\n\
+            Receiving objects:  20% (1/5)\rReceiving objects: 100% (5/5), 1.20 MiB | 3.00 MiB/s, done.\n\
+            Resolving deltas:  50% (1/2)\rfatal: early EOF\nfatal: fetch-pack: invalid index-pack output\n";
+        assert_eq!((objects(err), deltas(err)), (Some((5, 5)), 1));
+        assert_eq!(objects(b"Receiving objects:  20% (1"), None);
+        assert_eq!(tail(err), "fatal: early EOF; fatal: fetch-pack: invalid index-pack output");
+        assert_eq!(tail(b""), "");
     }
 }

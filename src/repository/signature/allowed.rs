@@ -9,13 +9,19 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::wire::Reader;
+use super::ssh::strings;
 
-/// A key and what it may sign.
+/// The least bits of an RSA key.
+pub(super) const RSA_BITS: usize = 2048;
+
+/// A key and what it may sign. OpenSSH checks the namespaces; nodecfg checks the times, which old versions of OpenSSH do not
+/// read in UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     /// Who holds the key, as the file has it.
     pub(super) principals: String,
+    /// The type of the key.
+    pub(super) kind: String,
     /// The public key as it is written on the wire.
     pub(super) blob: Vec<u8>,
     /// Patterns of the namespaces that it may sign for. Unset: all.
@@ -33,7 +39,14 @@ impl Line {
         if principals.is_empty() {
             return Err("it names no principal before the key".to_owned());
         }
-        let mut line = Self { principals, blob: Vec::new(), namespaces: None, valid_after: None, valid_before: None };
+        let mut line = Self {
+            principals,
+            kind: String::new(),
+            blob: Vec::new(),
+            namespaces: None,
+            valid_after: None,
+            valid_before: None,
+        };
         let (first, after) = word(rest)?;
         let (kind, rest) = if is_key_type(first) {
             (first, after)
@@ -54,10 +67,13 @@ impl Line {
         let (key, _comment) = word(rest)?;
         line.blob =
             STANDARD.decode(key).map_err(|_| format!("the {kind} key is not valid base64; is the line complete?"))?;
-        if Reader(&line.blob).text() != Some(kind) {
+        let strings = strings(&line.blob).ok_or_else(|| {
+            format!("the {kind} key cannot be used: it is damaged or cut short; is the line complete?")
+        })?;
+        if strings.first().copied() != Some(kind.as_bytes()) {
             return Err(format!("the key is not of the type {kind} that stands before it; is the line complete?"));
         }
-        super::ssh::Key::parse(&line.blob).map_err(|why| format!("the {kind} key cannot be used: {why}"))?;
+        line.kind = kind.to_owned();
         Ok(line)
     }
 
@@ -73,6 +89,9 @@ impl Line {
             match (name.to_ascii_lowercase().as_str(), value) {
                 ("namespaces", Some(value)) => {
                     twice(self.namespaces.is_some())?;
+                    if value.contains(['"', '\\']) {
+                        return Err(format!("the value of {name} has a quote or a backslash in it"));
+                    }
                     self.namespaces = Some(value.to_owned());
                 }
                 ("valid-after", Some(value)) => {
@@ -102,12 +121,38 @@ impl Line {
         Ok(())
     }
 
-    /// Whether the key may sign for `namespace` at `time`; otherwise why not.
-    pub(super) fn allows(&self, namespace: &str, time: i64) -> Result<(), String> {
-        if self.namespaces.as_ref().is_some_and(|patterns| !matches_list(namespace, patterns)) {
-            let patterns = self.namespaces.as_deref().unwrap_or_default();
-            return Err(format!("the key may sign for namespaces={patterns:?} only, which is not {namespace}"));
+    /// The line as ssh-keygen is to read it, for this principal.
+    pub(super) fn for_openssh(&self, principal: &str) -> String {
+        let namespaces = self.namespaces.as_ref().map(|patterns| format!("namespaces=\"{patterns}\" "));
+        format!("{principal} {}{} {}\n", namespaces.unwrap_or_default(), self.kind, STANDARD.encode(&self.blob))
+    }
+
+    /// The namespaces of the line, as the file has them.
+    pub(super) fn namespaces(&self) -> String {
+        format!("namespaces={:?}", self.namespaces.as_deref().unwrap_or_default())
+    }
+
+    /// Why a signature of the key is worth nothing, whoever holds it.
+    pub(super) fn weakness(&self) -> Option<String> {
+        match self.kind.as_str() {
+            "ssh-ed25519"
+            | "sk-ssh-ed25519@openssh.com"
+            | "ecdsa-sha2-nistp256"
+            | "ecdsa-sha2-nistp384"
+            | "sk-ecdsa-sha2-nistp256@openssh.com" => None,
+            "ssh-rsa" => {
+                let modulus = strings(&self.blob).and_then(|strings| strings.get(2).copied()).unwrap_or_default();
+                let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
+                let first = modulus.get(zeros).map_or(0, |first| first.leading_zeros() as usize);
+                let bits = ((modulus.len() - zeros) * 8).saturating_sub(first);
+                (bits < RSA_BITS).then(|| format!("its RSA key has {bits} bits, and {RSA_BITS} are the least"))
+            }
+            other => Some(format!("nodecfg does not accept keys of the type {other:?}")),
         }
+    }
+
+    /// Whether the key is valid at this time; otherwise why not.
+    pub(super) fn is_valid_at(&self, time: i64) -> Result<(), String> {
         if self.valid_after.is_some_and(|after| time < after) {
             return Err("the commit's date is before the key's valid-after".to_owned());
         }
@@ -176,42 +221,6 @@ fn time(option: &str, text: &str) -> Result<i64, String> {
     parsed().ok_or_else(wrong)
 }
 
-/// OpenSSH's lists of patterns (`ssh_config(5)`, PATTERNS): one must match, and none with `!` before it.
-fn matches_list(text: &str, patterns: &str) -> bool {
-    let mut matched = false;
-    for pattern in patterns.split(',') {
-        match pattern.strip_prefix('!') {
-            Some(not) if matches(text.as_bytes(), not.as_bytes()) => return false,
-            Some(_) => {}
-            None => matched |= matches(text.as_bytes(), pattern.as_bytes()),
-        }
-    }
-    matched
-}
-
-/// `*` stands for any letters, `?` for one.
-fn matches(text: &[u8], pattern: &[u8]) -> bool {
-    // The lengths of the beginnings of the text that what was read of the pattern matches.
-    let mut reached = vec![false; text.len() + 1];
-    if let Some(nothing) = reached.first_mut() {
-        *nothing = true;
-    }
-    for letter in pattern {
-        if *letter == b'*' {
-            let mut any = false;
-            reached.iter_mut().for_each(|reached| {
-                any |= *reached;
-                *reached = any;
-            });
-        } else {
-            let steps =
-                reached.iter().zip(text).map(|(reached, found)| *reached && (*letter == b'?' || letter == found));
-            reached = std::iter::once(false).chain(steps).collect();
-        }
-    }
-    reached.last().copied().unwrap_or(false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,18 +231,19 @@ mod tests {
     fn principals_options_and_comments_are_where_ssh_keygen_has_them() {
         let plain = Line::parse(&format!("a@b,c@d {KEY} a comment")).expect("a line");
         assert_eq!(plain.principals, "a@b,c@d");
-        assert_eq!(plain.allows("git", 0), Ok(()));
+        assert_eq!(plain.is_valid_at(0), Ok(()));
+        assert_eq!(plain.for_openssh("key-0"), format!("key-0 {KEY}\n"));
         let line = format!(
             "\"a b@c\"\tnamespaces=\"file,g?t\",valid-after=\"20240102Z\",valid-before=\"202401030405Z\" {KEY}"
         );
         let line = Line::parse(&line).expect("a line with options");
         assert_eq!(line.principals, "a b@c");
         let start = 1_704_153_600;
-        assert_eq!(line.allows("git", start), Ok(()));
-        assert_eq!(line.allows("git", start + 86_400 + 4 * 3600 + 5 * 60 - 1), Ok(()));
-        assert!(line.allows("git", start - 1).is_err_and(|why| why.contains("valid-after")));
-        assert!(line.allows("git", start + 86_400 + 4 * 3600 + 5 * 60).is_err_and(|why| why.contains("valid-before")));
-        assert!(line.allows("mail", start).is_err_and(|why| why.contains("namespaces")));
+        assert_eq!(line.for_openssh("key-1"), format!("key-1 namespaces=\"file,g?t\" {KEY}\n"));
+        assert_eq!(line.is_valid_at(start), Ok(()));
+        assert_eq!(line.is_valid_at(start + 86_400 + 4 * 3600 + 5 * 60 - 1), Ok(()));
+        assert!(line.is_valid_at(start - 1).is_err_and(|why| why.contains("valid-after")));
+        assert!(line.is_valid_at(start + 86_400 + 4 * 3600 + 5 * 60).is_err_and(|why| why.contains("valid-before")));
     }
 
     #[test]
@@ -244,6 +254,7 @@ mod tests {
             (format!("a@b cert-authority {KEY}"), "cert-authority is not supported"),
             (format!("a@b namespaces=git {KEY}"), "double quotes"),
             (format!("a@b namespaces=\"git {KEY}"), "not closed"),
+            (format!("a@b namespaces=\"git\\\" {KEY}"), "backslash"),
             (format!("a@b restrict {KEY}"), "neither a type of key nor an option"),
             (format!("a@b valid-after=\"20240101\" {KEY}"), "append Z"),
             (format!("a@b valid-after=\"20240231Z\" {KEY}"), "is no time"),
@@ -257,25 +268,6 @@ mod tests {
         ] {
             let error = Line::parse(&line).expect_err(&line);
             assert!(error.contains(says), "{line}: {error}");
-        }
-    }
-
-    #[test]
-    fn patterns_are_those_of_openssh() {
-        for (text, patterns, expected) in [
-            ("git", "git", true),
-            ("git", "file,git", true),
-            ("git", "*", true),
-            ("git", "g*t", true),
-            ("git", "g?t", true),
-            ("git", "g?", false),
-            ("git", "gi", false),
-            ("git", "*,!git", false),
-            ("git", "!file", false),
-            ("git", "", false),
-            ("git", "**t*", true),
-        ] {
-            assert_eq!(matches_list(text, patterns), expected, "{patterns}");
         }
     }
 }

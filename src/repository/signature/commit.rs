@@ -1,73 +1,40 @@
-//! A commit taken apart into its signature and what was signed, as git does (`parse_buffer_signed_by_header` in its
-//! commit.c).
+//! The signature of a commit, found as git finds it (`parse_buffer_signed_by_header` in its commit.c). Pure.
 //!
 //! libgit2 has a function for this. It looks for the header in the message too, stops at a NUL, and takes the first of two
-//! signatures without saying that there is a second; so the bytes are taken apart here.
+//! signatures without saying that there is a second.
 
-use super::{Signer, Signers, Unverified};
+use super::Unverified;
 
 /// The header that carries the signature of a commit whose id is SHA-1.
 const HEADER: &[u8] = b"gpgsig ";
-/// How all headers with signatures begin: none of them is part of what was signed.
-const HEADERS: &[u8] = b"gpgsig";
 
-/// A commit as two texts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignedCommit {
-    /// The armoured signature.
-    pub signature: Vec<u8>,
-    /// The commit without it.
-    pub payload: Vec<u8>,
-}
-
-impl SignedCommit {
-    /// Takes a commit object apart.
-    ///
-    /// # Errors
-    /// When it has no signature, or several.
-    pub fn of(commit: &[u8]) -> Result<Self, Unverified> {
-        let mut payload = Vec::with_capacity(commit.len());
-        let mut signatures: Vec<Vec<u8>> = Vec::new();
-        let (mut in_signature, mut in_other) = (false, false);
-        let mut rest = commit;
-        while !rest.is_empty() {
-            let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
-            let (line, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
-            if line == b"\n" {
-                // The message, whatever it says.
-                payload.extend(rest);
-                break;
-            }
-            let continued = line.starts_with(b" ");
-            if !continued {
-                in_signature = line.starts_with(HEADER);
-                in_other = !in_signature && line.starts_with(HEADERS);
-                if in_signature {
+/// The armoured signature of a commit object.
+///
+/// # Errors
+/// When it has no signature, or several.
+pub(super) fn signature(commit: &[u8]) -> Result<Vec<u8>, Unverified> {
+    let mut signatures: Vec<Vec<u8>> = Vec::new();
+    let mut within = false;
+    // An empty line ends the headers, and the message may hold anything.
+    for line in commit.split_inclusive(|byte| *byte == b'\n').take_while(|line| *line != b"\n") {
+        let text = match line.strip_prefix(b" ") {
+            Some(continued) => continued,
+            None => {
+                within = line.starts_with(HEADER);
+                if within {
                     signatures.push(Vec::new());
                 }
+                line.strip_prefix(HEADER).unwrap_or(line)
             }
-            match signatures.last_mut() {
-                Some(signature) if in_signature => {
-                    signature.extend(line.strip_prefix(if continued { &b" "[..] } else { HEADER }).unwrap_or(line));
-                }
-                _ if in_other => {}
-                _ => payload.extend(line),
-            }
-            rest = after;
-        }
-        match signatures.len() {
-            0 => Err(Unverified::Unsigned),
-            1 => Ok(Self { signature: signatures.concat(), payload }),
-            _ => Err(Unverified::SeveralSignatures),
+        };
+        if let Some(signature) = signatures.last_mut().filter(|_| within) {
+            signature.extend(text);
         }
     }
-
-    /// Whether an allowed signer signed it.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn verify(&self, signers: &Signers, committed_at: i64) -> Result<Signer, Unverified> {
-        signers.verify(&self.signature, &self.payload, committed_at)
+    match signatures.len() {
+        0 => Err(Unverified::Unsigned),
+        1 => Ok(signatures.concat()),
+        _ => Err(Unverified::SeveralSignatures),
     }
 }
 
@@ -82,28 +49,26 @@ mod tests {
     }
 
     #[test]
-    fn the_signature_and_the_rest_make_the_commit() {
-        let taken = SignedCommit::of(&signed("gpgsig -----BEGIN\n \n line\n -----END")).expect("signed");
-        assert_eq!(taken.signature, b"-----BEGIN\n\nline\n-----END\n");
-        assert_eq!(taken.payload, PLAIN.as_bytes());
+    fn the_signature_is_the_header_with_its_lines() {
+        let found = signature(&signed("gpgsig -----BEGIN\n \n line\n -----END\nencoding x")).expect("signed");
+        assert_eq!(found, b"-----BEGIN\n\nline\n-----END\n");
     }
 
     #[test]
-    fn the_signature_of_the_other_hash_belongs_to_neither() {
-        let taken = SignedCommit::of(&signed("gpgsig-sha256 other\n more\ngpgsig this")).expect("signed");
-        assert_eq!((taken.signature.as_slice(), taken.payload.as_slice()), (&b"this\n"[..], PLAIN.as_bytes()));
-        assert_eq!(SignedCommit::of(&signed("gpgsig-sha256 other")), Err(Unverified::Unsigned));
+    fn the_signature_of_the_other_hash_is_none() {
+        assert_eq!(signature(&signed("gpgsig-sha256 other\n more\ngpgsig this")), Ok(b"this\n".to_vec()));
+        assert_eq!(signature(&signed("gpgsig-sha256 other")), Err(Unverified::Unsigned));
     }
 
     #[test]
     fn a_message_signs_nothing() {
-        assert_eq!(SignedCommit::of(PLAIN.as_bytes()), Err(Unverified::Unsigned));
-        assert_eq!(SignedCommit::of(format!("{PLAIN}gpgsig this\n").as_bytes()), Err(Unverified::Unsigned));
-        assert_eq!(SignedCommit::of(b""), Err(Unverified::Unsigned));
+        assert_eq!(signature(PLAIN.as_bytes()), Err(Unverified::Unsigned));
+        assert_eq!(signature(format!("{PLAIN}gpgsig this\n").as_bytes()), Err(Unverified::Unsigned));
+        assert_eq!(signature(b""), Err(Unverified::Unsigned));
     }
 
     #[test]
     fn two_signatures_are_too_many() {
-        assert_eq!(SignedCommit::of(&signed("gpgsig one\ngpgsig two")), Err(Unverified::SeveralSignatures));
+        assert_eq!(signature(&signed("gpgsig one\ngpgsig two")), Err(Unverified::SeveralSignatures));
     }
 }

@@ -1,26 +1,26 @@
 //! Who may sign the commit that is rolled out, and whether one of them has.
 //!
 //! [`Signers`] is what a file of allowed signers says: OpenSSH's lines (`ssh-keygen(1)`, ALLOWED SIGNERS) and armoured
-//! OpenPGP public keys, both in one file if need be. [`Signers::verify`] is a function of values: it asks no agent, no
-//! keyring, no program and no clock. Every signature is checked here or refused; what is not understood never counts as
-//! signed.
+//! OpenPGP public keys, both in one file if need be. `git verify-commit` checks the signature, in a folder of its own that holds
+//! the commit and these keys and nothing else. What is not understood never counts as signed.
 
 use nodecfg_planning::snapshot::{SignatureKind as Kind, Signer};
 
 mod allowed;
 mod commit;
+mod isolated;
 mod openpgp;
+#[cfg(test)]
+mod packets;
 mod ssh;
 #[cfg(test)]
 mod tests;
 mod unverified;
-mod wire;
 
-pub use commit::SignedCommit;
 pub use unverified::Unverified;
 
+use super::Programs;
 use allowed::Line;
-use openpgp::Certificate;
 
 /// The first line of an armoured OpenPGP public key.
 const PUBLIC_KEY: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
@@ -31,7 +31,9 @@ const PUBLIC_KEY_END: &str = "-----END PGP PUBLIC KEY BLOCK-----";
 #[derive(Debug, Clone)]
 pub struct Signers {
     ssh: Vec<Line>,
-    openpgp: Vec<Certificate>,
+    /// Blocks of keys without their armour.
+    openpgp: Vec<Vec<u8>>,
+    programs: Programs,
 }
 
 /// What is wrong with a line of a file of allowed signers.
@@ -45,11 +47,11 @@ pub struct Malformed {
 }
 
 impl Signers {
-    /// Reads a file of allowed signers.
+    /// Reads a file of allowed signers. `programs` is where those are that check signatures.
     ///
     /// # Errors
     /// Everything that is wrong with it, by line. A file without a key is wrong too: nothing could ever be signed.
-    pub fn parse(text: &str) -> Result<Self, Vec<Malformed>> {
+    pub fn parse(text: &str, programs: Programs) -> Result<Self, Vec<Malformed>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let (mut ssh, mut openpgp, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         let mut lines = text.lines().enumerate();
@@ -68,9 +70,9 @@ impl Signers {
                     }
                 }
                 let read =
-                    if ended { openpgp::certificates(&block) } else { Err(format!("it has no {PUBLIC_KEY_END:?}")) };
+                    if ended { openpgp::without_armour(&block) } else { Err(format!("it has no {PUBLIC_KEY_END:?}")) };
                 match read {
-                    Ok(certificates) => openpgp.extend(certificates),
+                    Ok(keys) => openpgp.push(keys),
                     Err(why) => {
                         wrong.push(Malformed { line: number, message: format!("not an OpenPGP public key: {why}") })
                     }
@@ -98,48 +100,26 @@ impl Signers {
                 message: "the file holds no key, so that nothing could be signed".to_owned(),
             });
         }
-        if wrong.is_empty() { Ok(Self { ssh, openpgp: openpgp::merged(openpgp) }) } else { Err(wrong) }
+        if wrong.is_empty() { Ok(Self { ssh, openpgp, programs }) } else { Err(wrong) }
     }
 
-    /// Whether `signature` is one of these signers' over `payload`. `committed_at` is the committer's date in seconds since
-    /// 1970: the time at which git, too, asks whether a key is valid.
+    /// Who of these signers signed a commit object. `committed_at` is the committer's date in seconds since 1970: the time at
+    /// which git, too, asks whether a key is valid.
     ///
     /// # Errors
-    /// Why it is not.
-    pub fn verify(&self, signature: &[u8], payload: &[u8], committed_at: i64) -> Result<Signer, Unverified> {
-        let text = std::str::from_utf8(signature).map_err(|_| Unverified::UnknownFormat)?;
+    /// Why none of them has, or why that cannot be checked.
+    pub fn verify(&self, commit: &[u8], committed_at: i64) -> Result<Signer, Unverified> {
+        let signature = commit::signature(commit)?;
+        let text = std::str::from_utf8(&signature).map_err(|_| Unverified::UnknownFormat)?;
         let begins = |label: &str| text.matches(label).count();
         let (ssh, openpgp) = (begins(ssh::BEGIN), begins(openpgp::BEGIN));
         let x509 = begins("-----BEGIN SIGNED MESSAGE-----");
         match (ssh, openpgp, x509) {
-            (1, 0, 0) => self.verify_ssh(text, payload, committed_at),
-            (0, 1, 0) => openpgp::verify(&self.openpgp, text, payload, committed_at),
+            (1, 0, 0) => ssh::verify(&self.ssh, text, commit, committed_at, &self.programs),
+            (0, 1, 0) => openpgp::verify(&self.openpgp, commit, committed_at, &self.programs),
             (0, 0, 0) => Err(Unverified::UnknownFormat),
             (0, 0, 1) => Err(Unverified::X509),
             _ => Err(Unverified::SeveralSignatures),
         }
-    }
-
-    fn verify_ssh(&self, armour: &str, payload: &[u8], committed_at: i64) -> Result<Signer, Unverified> {
-        let signature = ssh::Signature::parse(armour).map_err(|why| Unverified::Malformed { why })?;
-        let fingerprint = signature.fingerprint();
-        let of_key: Vec<&Line> = self.ssh.iter().filter(|line| line.blob == signature.key).collect();
-        if of_key.is_empty() && signature.has_certificate() {
-            let why = "it is made with a certificate; nodecfg checks plain keys".to_owned();
-            return Err(Unverified::Algorithm { key: fingerprint, why });
-        }
-        if of_key.is_empty() {
-            return Err(Unverified::UnknownSigner { kind: Kind::Ssh, key: fingerprint });
-        }
-        signature.verify(payload)?;
-        let mut refused = None;
-        for line in of_key {
-            let signer = Signer { name: line.principals.clone(), kind: Kind::Ssh, fingerprint: fingerprint.clone() };
-            match line.allows(ssh::NAMESPACE, committed_at) {
-                Ok(()) => return Ok(signer),
-                Err(why) => refused = refused.or(Some(Unverified::NotAllowed { signer: Box::new(signer), why })),
-            }
-        }
-        Err(refused.unwrap_or(Unverified::UnknownFormat))
     }
 }

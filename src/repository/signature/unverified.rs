@@ -1,5 +1,6 @@
 //! Why a commit does not count as signed by an allowed signer.
 
+use super::super::ProgramError;
 use super::{Kind, Signer};
 
 /// Why a signature is refused.
@@ -59,6 +60,28 @@ pub enum Unverified {
         /// Why not.
         why: String,
     },
+    /// The program that checks it refuses it for another reason.
+    #[error("its signature with the key {key} does not count: {why}")]
+    Refused {
+        /// The fingerprint.
+        key: String,
+        /// What the program reports.
+        why: String,
+    },
+    /// It cannot be checked here.
+    #[error("its signature cannot be checked: {message}")]
+    Unchecked {
+        /// Why not.
+        message: String,
+        /// The fix.
+        help: String,
+    },
+}
+
+impl From<ProgramError> for Unverified {
+    fn from(error: ProgramError) -> Self {
+        Self::Unchecked { message: error.to_string(), help: error.help() }
+    }
 }
 
 fn words(kind: Kind) -> &'static str {
@@ -69,9 +92,9 @@ fn words(kind: Kind) -> &'static str {
 }
 
 impl Unverified {
-    /// The way out.
+    /// The fix.
     #[must_use]
-    pub fn help(&self) -> &'static str {
+    pub fn help(&self) -> &str {
         match self {
             Self::Unsigned => {
                 "have an allowed signer commit it with git commit -S, or sign the tip: git commit --amend --no-edit -S. A signed tag does not count"
@@ -80,7 +103,9 @@ impl Unverified {
             Self::X509 | Self::UnknownFormat => {
                 "sign it with an SSH or OpenPGP key (git config gpg.format ssh): git commit --amend --no-edit -S"
             }
-            Self::Malformed { .. } | Self::Namespace { .. } => "sign it anew with git: git commit --amend --no-edit -S",
+            Self::Malformed { .. } | Self::Namespace { .. } | Self::Refused { .. } => {
+                "sign it anew with git: git commit --amend --no-edit -S"
+            }
             Self::UnknownSigner { .. } => {
                 "if the key belongs to somebody who may roll out, add it to the file of --verify-commits; otherwise find out who pushed the commit"
             }
@@ -93,6 +118,7 @@ impl Unverified {
             Self::NotAllowed { .. } => {
                 "have another signer sign it, or change what the file of --verify-commits says of this one"
             }
+            Self::Unchecked { help, .. } => help,
         }
     }
 }

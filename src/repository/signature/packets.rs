@@ -1,0 +1,69 @@
+//! OpenPGP keys that no program makes: their packets taken apart, changed, and put together again (RFC 9580, 4).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{PUBLIC_KEY, PUBLIC_KEY_END};
+
+/// Appends a string with its length in front.
+pub(super) fn put_string(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.extend(u32::try_from(bytes.len()).expect("a length").to_be_bytes());
+    to.extend(bytes);
+}
+
+/// The packets of an armoured block, in the old format with lengths as gpg writes them: tag and body.
+pub(super) fn packets(armour: &str) -> Vec<(u8, Vec<u8>)> {
+    let body = armour.lines().skip(1).skip_while(|line| !line.is_empty());
+    let body: String = body.take_while(|line| !line.starts_with(['=', '-'])).collect();
+    let bytes = STANDARD.decode(body).expect("base64");
+    let (mut rest, mut packets) = (bytes.as_slice(), Vec::new());
+    while let Some((first, after)) = rest.split_first() {
+        assert_eq!(first & 0xc0, 0x80, "the old format");
+        let octets = 1_usize << (first & 3);
+        let (length, after) = after.split_at(octets);
+        let length = length.iter().fold(0, |length, octet| length << 8 | usize::from(*octet));
+        let (body, after) = after.split_at(length);
+        packets.push(((first & 0x3c) >> 2, body.to_vec()));
+        rest = after;
+    }
+    packets
+}
+
+/// A file with a key of these packets.
+pub(super) fn key_of(packets: &[(u8, Vec<u8>)]) -> String {
+    let mut bytes = Vec::new();
+    for (tag, body) in packets {
+        bytes.push(0x80 | tag << 2 | 2);
+        put_string(&mut bytes, body);
+    }
+    format!("{PUBLIC_KEY}\n\n{}\n{PUBLIC_KEY_END}\n", STANDARD.encode(bytes))
+}
+
+/// The tag of a signature.
+pub(super) const SIGNATURE: u8 = 2;
+/// The tag of a subkey.
+pub(super) const SUBKEY: u8 = 14;
+
+/// Takes the confirmation by a subkey out of its binding: the subpacket 32, which is not hashed.
+pub(super) fn unconfirmed(signature: &[u8]) -> Vec<u8> {
+    let number = |at: usize| usize::from(u16::from_be_bytes([signature[at], signature[at + 1]]));
+    let unhashed = 6 + number(4);
+    let (head, area) = signature.split_at(unhashed + 2);
+    let (mut rest, tail) = area.split_at(number(unhashed));
+    let mut kept = Vec::new();
+    while let Some(first) = rest.first() {
+        let (octets, length) = match first {
+            0..=191 => (1, usize::from(*first)),
+            192..=254 => (2, (usize::from(*first) - 192) * 256 + usize::from(rest[1]) + 192),
+            255 => panic!("a subpacket of this length"),
+        };
+        let (packet, after) = rest.split_at(octets + length);
+        if packet[octets] & 0x7f != 32 {
+            kept.extend(packet);
+        }
+        rest = after;
+    }
+    let length = u16::try_from(kept.len()).expect("a length").to_be_bytes();
+    assert!(kept.len() < number(unhashed), "there was a confirmation");
+    [&head[..unhashed], &length, &kept, tail].concat()
+}
