@@ -29,7 +29,7 @@ use crate::snapshot::Snapshot;
 
 const NAMESPACE: &str = "nodecfg-system";
 /// How long a child may take. None comes near it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the recordings show, and what they could not.
 struct Scenario {
