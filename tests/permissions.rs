@@ -387,13 +387,8 @@ async fn nothing_can_be_left_out(character: Character, objects: Vec<Value>, step
     let every = without_one(&rules);
     assert_eq!(every.len(), rights, "{every:?}");
     let mut unnoticed = Vec::new();
-    // Side by side, since they wait for what the cluster simulates.
-    let lives = every.into_iter().map(|(verb, resource, left)| async move {
+    for (verb, resource, left) in every {
         let said = Place::with(character, left).await.whole_life(steps).await;
-        (verb, resource, said)
-    });
-    let mut lives = pin!(futures::stream::iter(lives).buffered(4));
-    while let Some((verb, resource, said)) = lives.next().await {
         // Whoever has to grant it is told what: the verb and the resource, in a message or in a warning.
         let told = said.iter().any(|said| {
             let told = said.err.contains(&verb) && said.err.contains(&resource);
