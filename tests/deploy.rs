@@ -3,10 +3,11 @@
 //!
 //! `UPDATE_DOCS=always cargo test --test deploy` writes the roles anew.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -251,7 +252,8 @@ fn built(folder: &Path) -> Option<Vec<Value>> {
     let output = match Command::new("kubectl").arg("kustomize").arg(folder).output() {
         Ok(output) => output,
         Err(error) => {
-            eprintln!("skipped: no kubectl ({error}); nothing was built");
+            // Past the harness, which shows what a test prints only when it fails.
+            let _ = writeln!(std::io::stderr(), "skipped: no kubectl ({error}): no kustomization was built");
             return None;
         }
     };

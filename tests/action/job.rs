@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Once};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -30,7 +31,10 @@ pub fn possible() -> bool {
         .filter(|tool| Command::new(tool).arg("--version").output().is_err())
         .collect();
     if !missing.is_empty() {
-        eprintln!("skipped: {} not installed", missing.join(", "));
+        static SKIPPED: Once = Once::new();
+        // Past the harness, which shows what a test prints only when it fails.
+        let line = format!("skipped: no {} on the PATH: the action does not run", missing.join(", "));
+        SKIPPED.call_once(|| drop(writeln!(std::io::stderr(), "{line}")));
     }
     missing.is_empty()
 }
@@ -254,8 +258,15 @@ impl Job {
         let out = File::options().append(true).open(&log).unwrap();
 
         let path = format!("{}:{}", home.join("stand-ins").display(), std::env::var("PATH").unwrap());
-        let mut bash = Command::new("bash");
-        bash.args(["--noprofile", "--norc", "-eo", "pipefail"]).arg(&script).current_dir(&self.workspace).env_clear();
+        let mut bash = Command::new("env");
+        if self.cancelled.is_some() {
+            // bash cannot trap a signal that was ignored when it started, as SIGINT is in background jobs of a shell.
+            bash.arg("--default-signal=INT,TERM");
+        }
+        bash.args(["bash", "--noprofile", "--norc", "-eo", "pipefail"])
+            .arg(&script)
+            .current_dir(&self.workspace)
+            .env_clear();
         bash.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
         bash.envs([
             ("PATH", path.as_str()),
@@ -288,8 +299,8 @@ impl Job {
             }
             if self.cancelled.as_ref().is_some_and(|file| file.exists()) && !context.cancelled {
                 context.cancelled = true;
-                let sent = Command::new("kill").args(["-INT", &process.id().to_string()]).status().unwrap();
-                assert!(sent.success());
+                let interrupt = format!("kill -INT {}", process.id());
+                assert!(Command::new("sh").args(["-c", &interrupt]).status().unwrap().success());
             }
             std::thread::sleep(Duration::from_millis(5));
         };

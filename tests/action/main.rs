@@ -4,7 +4,7 @@
 //! What is a stand-in: the runner (`job.rs`), its expressions (`expression.rs`), releases and the comments API (`github.rs`).
 //! Facts about the real ones are from GitHub's documentation and the sources of actions/runner.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod expression;
 mod github;

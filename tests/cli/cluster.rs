@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nodecfg_contract::names::PoolName;
+use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_sandbox::api::User;
 use nodecfg_sandbox::face::serve::Serving;
+use nodecfg_sandbox::kubelets::Fault;
 use nodecfg_sandbox::nodes::{self, NodeSpec};
 use nodecfg_sandbox::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
@@ -53,6 +54,12 @@ impl Cluster {
 
     pub fn embedded(&self) -> &Embedded {
         &self.embedded
+    }
+
+    /// Makes a node misbehave from now on, or with `None` mends it.
+    pub fn fault(&self, node: &str, fault: Option<Fault>) {
+        let node = NodeName::new(node).unwrap();
+        self.runtime.block_on(self.embedded.nodes().inject(&node, fault)).unwrap();
     }
 
     /// Runs the program against it in a folder.

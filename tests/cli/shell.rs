@@ -1,5 +1,6 @@
 //! Completions and manual pages.
 
+use std::io::Write as _;
 use std::process::Command;
 
 use crate::cluster::Cluster;
@@ -83,7 +84,8 @@ fn every_command_has_a_manual_page_that_man_can_show() {
 
     // groff's warnings are about pages that would be shown otherwise than they are meant.
     if Command::new("groff").arg("--version").output().is_err() {
-        eprintln!("not tested: groff is not installed");
+        // Past the harness, which shows what a test prints only when it fails.
+        let _ = writeln!(std::io::stderr(), "skipped: no groff on the PATH: manual pages are not formatted");
         return;
     }
     for page in std::fs::read_dir(folder.path().join("pages")).unwrap() {

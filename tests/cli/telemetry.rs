@@ -286,7 +286,7 @@ fn a_collector_that_is_dead_or_deaf_changes_neither_exit_code_nor_output() {
     let started = Instant::now();
     let run = exporting(cluster.command(folder.path(), "sync --dry-run"), &address, &limit);
     // Far from both the limit and the hour that it would otherwise take.
-    assert!(started.elapsed() < Duration::from_secs(60));
+    assert!(started.elapsed() < Duration::from_secs(180));
     assert_eq!((run.exit, &run.out), (plain.exit, &plain.out));
     for what in ["traces", "metrics"] {
         assert_eq!(

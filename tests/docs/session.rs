@@ -1,6 +1,7 @@
 //! One document from its first block to its last.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -53,7 +54,8 @@ impl<'a> Session<'a> {
             session.prepare(block);
             let is_output = block.wishes.contains(&Wish::Output);
             if let Some(tool) = missing(block) {
-                eprintln!("{}:{}: not run, since {tool} is not installed", document.file, block.line);
+                // Past the harness, which shows what a test prints only when it fails.
+                let _ = writeln!(std::io::stderr(), "skipped: {}:{}: no {tool} on the PATH", document.file, block.line);
                 session.skipped = true;
             } else if !(is_output && session.skipped) {
                 session.block(block)?;
@@ -283,12 +285,13 @@ pub fn wait_for(file: &Path, child: &mut Child) -> Result<(), String> {
 /// Ends a process and those that it started, by its group.
 pub fn end(child: &mut Child) {
     // Negative: the group, which each child leads.
-    let group = format!("-{}", child.id());
-    let _ = Command::new("kill").args(["-TERM", "--", &group]).status();
+    let group = child.id();
+    let signal = |name: &str| Command::new("sh").args(["-c", &format!("kill -s {name} -- -{group}")]).status();
+    let _ = signal("TERM");
     let begin = Instant::now();
     while matches!(child.try_wait(), Ok(None)) {
         if begin.elapsed() > Duration::from_secs(20) {
-            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+            let _ = signal("KILL");
             let _ = child.wait();
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -27,6 +27,7 @@ pub const TABLE: &[StandIn] = &[
             (r"^(build|test|clippy|bench|doc|fmt|deny|install)( --?[a-z-]+)*$", ""),
             (r"^test --lib [a-z_:]+$", r#"test -e "src/${3//:://}.rs" || test -d "src/${3//:://}""#),
             (r"^test --test [a-z]+( -- --nocapture)?$", r#"test -e "tests/$3.rs" || test -e "tests/$3/main.rs""#),
+            (r"^test --lib --test [a-z]+$", r#"test -e "tests/$4.rs" || test -e "tests/$4/main.rs""#),
             (r"^bench --bench [a-z]+( -- .*)?$", r#"test -e "benches/$3.rs" || test -e "benches/$3/main.rs""#),
             (r"^\+nightly fuzz run [a-z]+$", r#"test -e "fuzz/fuzz_targets/$4.rs""#),
         ],

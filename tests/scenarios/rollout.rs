@@ -109,7 +109,7 @@ async fn a_failed_canary_stops_its_pool(start: Start) {
 
 async fn a_canary_that_breaks_while_it_soaks_stops_its_pool(start: Start) {
     let cluster = start.pool("a", 3).up().await;
-    let repository = repository("{maxUnavailable: 100%, convergenceTimeout: 2s, canary: {nodes: 1, soak: 50s}}");
+    let repository = repository("{maxUnavailable: 100%, convergenceTimeout: 10s, canary: {nodes: 1, soak: 5m}}");
     let mut run = cluster.start_run("sync", &repository, &[]);
     run.until_it_says("a canaries converged, soaking for").await;
     cluster.fault("a-1", Some(Fault::Deaf)).await;
@@ -209,7 +209,7 @@ async fn every_way_to_fail_is_explained(start: Start) {
         .fault("a-7", Fault::Crash)
         .up()
         .await;
-    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 3s}");
+    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 10s}");
     let run = cluster.sync(&repository, &[]).await.exits(5).says("1 converged, 6 failed");
     let run = run
         .says("timed out: a-1, a-7: not acknowledged yet meaning: the node has not taken any notice")
@@ -247,7 +247,7 @@ async fn every_way_to_fail_with_an_agent_is_explained(start: Start) {
         .fault("a-7", Fault::RestartFails)
         .up()
         .await;
-    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 20s}");
+    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 30s}");
     let run = cluster.sync(&repository, &[]).await.exits(5).says("1 converged, 7 failed");
     let run = run
         .says("timed out: a-1: not acknowledged yet meaning: the node has not taken any notice")
@@ -265,7 +265,7 @@ async fn every_way_to_fail_with_an_agent_is_explained(start: Start) {
 
 async fn a_node_without_an_agent_is_found_out(start: Start) {
     let cluster = start.pool("a", 3).fault("a-2", Fault::NeverAcknowledges).up().await;
-    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 3s}");
+    let repository = repository("{maxUnavailable: 100%, maxFailures: 9, convergenceTimeout: 10s}");
     // Of a node that has nothing assigned, nothing is known: the first assignment shows it.
     let run = cluster.sync(&repository, &[]).await.exits(5).says("2 converged, 1 failed");
     run.says("timed out: a-2: not acknowledged yet").says("no node agent runs there");
@@ -280,7 +280,7 @@ async fn a_node_without_an_agent_is_found_out(start: Start) {
 async fn a_node_that_was_down_before_is_assigned_and_fails_nobody(start: Start) {
     let cluster = start.pool("a", 3).fault("a-2", Fault::Deaf).up().await;
     cluster.until_node("a-2", "is not Ready", |state| !state.ready).await;
-    let repository = repository("{maxUnavailable: 2, convergenceTimeout: 2s}");
+    let repository = repository("{maxUnavailable: 2, convergenceTimeout: 10s}");
     let run = cluster.sync(&repository, &["-o", "json"]).await.exits(5);
     // It costs nothing more, and so goes at once; the answers to patches sent together come in any order.
     assert!(told(&run, "assigned")[..2].contains(&"a-2".to_owned()), "{run}");

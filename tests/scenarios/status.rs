@@ -136,8 +136,11 @@ async fn a_watch_shows_what_changes_until_ctrl_c(start: Start) {
     lines.until_it_writes("Not converged: 2 of 2 nodes: 2 behind.").await;
     json.until_it_writes("\"event\":\"status\"").await;
     cluster.sync(&repository, &[]).await.exits(0);
-    // What lies between two looks is one change: a node that is quick was `behind` right before.
-    lines.until_a_line_has(&["Z a-2 (a): ", " → converged"]).await;
+    // What lies between two looks is one change: a node that is quick was `behind` right before. The next change begins only
+    // when both are seen to have ended this one.
+    for node in ["Z a-1 (a): ", "Z a-2 (a): "] {
+        lines.until_a_line_has(&[node, " → converged"]).await;
+    }
     cluster.fault("a-1", Some(Fault::Deaf)).await;
     lines.until_it_writes("a-1 (a): converged → not Ready").await;
     json.until_it_writes("\"notReady\"").await;

@@ -189,6 +189,7 @@ async fn a_server_that_is_not_there_is_not_waited_for(start: Start) {
     let began = Instant::now();
     let run = cluster.sync(&repository(), &[]).await.exits(4);
     run.says("cannot be reached: connection refused").says("check that the API server runs");
-    assert!(began.elapsed() < Duration::from_secs(20));
+    // One that is only away for a while is waited for five minutes.
+    assert!(began.elapsed() < Duration::from_secs(120));
     cluster.down().await;
 }

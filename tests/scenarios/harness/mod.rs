@@ -22,7 +22,7 @@ pub use command::{Run, Running};
 pub use repository::{KUBELET, Repository};
 
 /// How long a condition is waited for, on a busy machine, before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a whole scenario may take.
 const LIMIT: Duration = Duration::from_secs(600);
 /// How much faster than real the kubelets are: a transition takes about a tenth of a second.

@@ -1,5 +1,7 @@
 //! Kills at every operation, and random faults: the same end as without.
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 
 use super::world::{Deed, End, Manner, World};
@@ -50,10 +52,60 @@ fn a_kill_anywhere_ends_as_no_kill() {
     }
 }
 
-fn fault() -> impl Strategy<Value = (Fault, u64, u64)> {
+/// One time of trouble: faults of the disk by the number of the operation, the operation that the agent is killed at, and the
+/// seed of what is lost when power fails with it.
+#[derive(Debug, Clone, Default)]
+struct Trouble {
+    faults: Vec<(Fault, Range<u64>)>,
+    kill: Option<u64>,
+    power: Option<u64>,
+}
+
+/// The end of a story with trouble during the first assignment and during what follows.
+fn troubled(drop_in: bool, deeds: &[(u64, Deed)], troubles: [Trouble; 2]) -> End {
+    let mut world = World::new(drop_in, deeds);
+    for (trouble, seconds) in troubles.into_iter().zip([100, 200]) {
+        let begin = world.disk.operations();
+        for (fault, range) in trouble.faults {
+            world.disk.inject(fault, begin + range.start..begin + range.end);
+        }
+        if let Some(kill) = trouble.kill {
+            world.kill_at(begin + kill, trouble.power);
+        }
+        world.run(seconds);
+        world.reopen(trouble.power);
+        world.run(90);
+    }
+    world.run(LONG);
+    world.end()
+}
+
+/// The kubelet that dies is started once more with each power failure, and so stops answering three times: a crash loop, where
+/// it would otherwise have been unhealthy for too long. Whichever comes first, its trial has failed.
+#[test]
+fn a_trial_that_power_failures_interrupt_fails_as_without() {
+    let (_, deeds) = stories().swap_remove(5);
+    let faults = vec![(Fault::Full, 44..66), (Fault::SyncFails, 20..32)];
+    let first = Trouble { power: Some(0), ..Trouble::default() };
+    let then = Trouble { faults, kill: Some(77), power: Some(0) };
+    for drop_in in [false, true] {
+        let (end, _) = told(drop_in, &deeds);
+        assert_eq!(troubled(drop_in, &deeds, [first.clone(), then.clone()]), end);
+    }
+}
+
+fn fault() -> impl Strategy<Value = (Fault, Range<u64>)> {
     let kinds =
         [Fault::Full, Fault::ReadOnly, Fault::SyncFails, Fault::ShortWrite, Fault::RenameLost, Fault::RenameFails];
     (proptest::sample::select(kinds.to_vec()), 0..80_u64, 1..30_u64)
+        .prop_map(|(fault, from, length)| (fault, from..from + length))
+}
+
+fn trouble() -> impl Strategy<Value = Trouble> {
+    let faults = proptest::collection::vec(fault(), 0..5);
+    let kill = proptest::option::of(0..80_u64);
+    let power = proptest::option::of(any::<u64>());
+    (faults, kill, power).prop_map(|(faults, kill, power)| Trouble { faults, kill, power })
 }
 
 proptest! {
@@ -65,28 +117,11 @@ proptest! {
     fn faults_anywhere_end_as_none(
         story in 0..10_usize,
         drop_in in any::<bool>(),
-        first in proptest::collection::vec(fault(), 0..5),
-        then in proptest::collection::vec(fault(), 0..5),
-        kill in (proptest::option::of(0..80_u64), proptest::option::of(0..80_u64)),
-        power in (proptest::option::of(any::<u64>()), proptest::option::of(any::<u64>())),
+        first in trouble(),
+        then in trouble(),
     ) {
         let (_, deeds) = stories().swap_remove(story);
         let (end, _) = told(drop_in, &deeds);
-        let mut world = World::new(drop_in, &deeds);
-        // One time of trouble for the first assignment, and one for what follows.
-        for (faults, kill, power, seconds) in [(first, kill.0, power.0, 100), (then, kill.1, power.1, 200)] {
-            let begin = world.disk.operations();
-            for (fault, from, length) in faults {
-                world.disk.inject(fault, begin + from..begin + from + length);
-            }
-            if let Some(kill) = kill {
-                world.kill_at(begin + kill, power);
-            }
-            world.run(seconds);
-            world.reopen(power);
-            world.run(90);
-        }
-        world.run(LONG);
-        prop_assert_eq!(world.end(), end);
+        prop_assert_eq!(troubled(drop_in, &deeds, [first, then]), end);
     }
 }

@@ -11,6 +11,7 @@ use super::*;
 use crate::disk::memory::MemoryDisk;
 use crate::signals::{Health, Wanted};
 use crate::state::FailureKind;
+use nodecfg_contract::error_text::TRIAL_PREFIX;
 
 pub(super) const FOLDER: &str = "/var/lib/nodecfg";
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
@@ -360,15 +361,22 @@ impl World {
 
     pub(super) fn end(&self) -> End {
         let ledger = self.keeper().ledger();
+        let failure = ledger.beyond.failure.as_ref().map(|failure| failure.kind);
+        let mut status = self.wanted.status.config.clone();
+        if let (Some(FailureKind::Trial), Some(error)) = (failure, status.as_mut().and_then(|it| it.error.as_mut())) {
+            // The rest says what the agent saw, which depends on when it and the kubelet were started again.
+            assert!(error.starts_with(TRIAL_PREFIX), "{error}");
+            error.truncate(TRIAL_PREFIX.len());
+        }
         End {
             assigned: ledger.assigned.clone(),
             last_known_good: ledger.last_known_good.clone(),
             active: ledger.beyond.active.clone(),
-            failure: ledger.beyond.failure.as_ref().map(|failure| failure.kind),
+            failure,
             settled: ledger.beyond.phase == Phase::Settled,
             placed: self.placed(),
             running: self.running.clone(),
-            status: self.wanted.status.config.clone(),
+            status,
         }
     }
 }

@@ -4,9 +4,9 @@ use std::fs;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::kubelet::Orders;
 use crate::scenarios;
 use crate::site::Site;
-use kubelet_config::Orders;
 
 scenarios! {
     once_sees_an_assignment_through,

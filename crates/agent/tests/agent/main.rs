@@ -26,9 +26,9 @@ mod trouble;
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nodecfg-agent");
 /// How long a condition is waited for, on a busy machine, before the test fails.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a run of the program may take to end.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Waits until a condition holds.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use kubelet_config::{CONFIG, CONFIG_DIR, FOLDER, Orders};
+use crate::kubelet::{CONFIG, CONFIG_DIR, FOLDER, Orders};
 
 /// How many pods the node was provisioned for.
 pub const LOCAL: i64 = 110;

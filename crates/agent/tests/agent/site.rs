@@ -1,13 +1,15 @@
 //! A host, its agent and the API server that they belong to.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt as _;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::{CustomResourceExt as _, ResourceExt as _};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::NodeConfig;
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
@@ -36,6 +38,17 @@ pub fn run<F: Future<Output = ()>>(scenario: impl FnOnce(Site) -> F) {
         let site = Site::up().await;
         tokio::time::timeout(LIMIT * 4, scenario(site)).await.expect("the scenario takes too long");
     });
+}
+
+/// What a status says of the configuration.
+fn said(status: &Value) -> String {
+    let config = &status["config"];
+    let name = |field: &str| config[field]["configMap"]["name"].as_str().unwrap_or("-").to_owned();
+    let error = config["error"].as_str().map_or_else(String::new, |error| format!(" {error}"));
+    if config.is_null() {
+        return "nothing".to_owned();
+    }
+    format!("{}/{}/{}{error}", name("assigned"), name("active"), name("lastKnownGood"))
 }
 
 /// A node of a cluster.
@@ -142,17 +155,25 @@ impl Site {
 
     /// `assigned/active/lastKnownGood error`, by the names of ConfigMaps, `-` for none.
     pub fn says(&self) -> String {
-        let status = self.status();
-        let config = &status["config"];
-        let name = |field: &str| config[field]["configMap"]["name"].as_str().unwrap_or("-").to_owned();
-        let error = config["error"].as_str().map_or_else(String::new, |error| format!(" {error}"));
-        if config.is_null() {
-            return "nothing".to_owned();
-        }
-        format!("{}/{}/{}{error}", name("assigned"), name("active"), name("lastKnownGood"))
+        said(&self.status())
     }
 
-    /// Waits until the status says so.
+    /// Everything that the status says from now on, in order. The NodeConfig must be there.
+    pub async fn follow(&self) -> Arc<Mutex<Vec<String>>> {
+        let configs = kube::Api::<DynamicObject>::all_with(self.api.client(), &ApiResource::erase::<NodeConfig>(&()));
+        let now = configs.get(NODE).await.unwrap();
+        let (heard, all) = (Arc::default(), WatchParams::default().fields(&format!("metadata.name={NODE}")));
+        let sink: Arc<Mutex<Vec<String>>> = Arc::clone(&heard);
+        tokio::spawn(async move {
+            let mut changes = pin!(configs.watch(&all, &now.resource_version().unwrap()).await.unwrap());
+            while let Some(WatchEvent::Modified(config)) = changes.try_next().await.unwrap() {
+                sink.lock().unwrap().push(said(&config.data["status"]));
+            }
+        });
+        heard
+    }
+
+    /// Waits until the status says so. It must say so from then on: what it says only for a while may be missed.
     pub async fn until_it_says(&self, text: &str) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         while self.says() != text {

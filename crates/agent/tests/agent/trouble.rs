@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::kubelet::Orders;
 use crate::scenarios;
 use crate::site::Site;
 use crate::until;
-use kubelet_config::Orders;
 
 scenarios! {
     a_configuration_that_is_refused_is_never_given_to_the_kubelet,
@@ -52,7 +52,7 @@ async fn a_kubelet_that_dies_on_trial_goes_back_without_the_api_server(mut site:
     let _agent = site.agent(&format!("--trial-period 1h --health-timeout 3s {}", site.own_hands()));
     site.config_map("fatal", &site.host.configuration(13));
     site.assign(Some("fatal")).await;
-    site.until_kubelet("started 13").await;
+    until("the kubelet was started", async || site.host.journal().contains(&"started 13".to_owned())).await;
     site.crash().await;
     site.until_kubelet("started 50").await;
     assert_eq!(site.host.journal(), ["started 110", "started 50", "started 13", "died 13", "started 50"]);

@@ -4,7 +4,7 @@
 use nodecfg_agent::disk::memory::Fault;
 use nodecfg_contract::nodeconfig::NodeConfigStatus;
 
-use crate::story::{Killer, story};
+use crate::story::{Killer, seeds, story};
 use crate::world::World;
 
 /// So many stories are told of each fault.
@@ -23,7 +23,8 @@ fn says_so(status: &NodeConfigStatus) -> bool {
 /// Tells stories with a disk that begins to fail somewhere in each chapter. Gives how often that made a difference.
 fn suffer(fault: Fault) -> u64 {
     let mut troubles = 0;
-    for seed in 0..STORIES {
+    let seeds = seeds(STORIES);
+    for seed in seeds.clone() {
         let mut random = fastrand::Rng::with_seed(seed ^ 0xfa17);
         let chapters = story(&mut random, 6, false);
         let (mut well, mut ill) = (World::new(seed), World::new(seed));
@@ -53,7 +54,7 @@ fn suffer(fault: Fault) -> u64 {
             assert!(ill.is_well(), "the kubelet was left on something bad\n{}", told());
         }
     }
-    println!("{fault:?}: {troubles} of {} chapters came to another rest", STORIES * 7);
+    println!("{fault:?}: {troubles} of {} chapters came to another rest", (seeds.end - seeds.start) * 7);
     troubles
 }
 

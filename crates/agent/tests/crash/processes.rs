@@ -25,11 +25,11 @@ use serde_json::{Value, json};
 use crate::child::{self, Ending, Order};
 use crate::contents;
 use crate::server;
-use nodecfg_planning::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 
 const NAMESPACE: &str = "nodecfg-system";
 /// How long a child may take. None comes near it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the recordings show, and what they could not.
 struct Scenario {

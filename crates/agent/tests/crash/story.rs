@@ -5,6 +5,8 @@
 //! leave something behind (a reset that nobody saw clears no last known good), and the last of several leaves nothing of those
 //! before (an assignment that cannot be downloaded would).
 
+use std::ops::Range;
+
 use nodecfg_contract::ConfigSource;
 
 use crate::contents::{self, NAMES};
@@ -103,6 +105,13 @@ fn chapter(random: &mut fastrand::Rng, edition: &mut u32, there: &mut [Option<bo
         told.push((Action::ApiBack, 0.0));
     }
     told
+}
+
+/// The seeds of a test's stories: so many from 0 on, or, as in property tests, `PROPTEST_CASES` from `PROPTEST_RNG_SEED` on.
+pub fn seeds(stories: u64) -> Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u32>().unwrap().into());
+    let first: u64 = number("PROPTEST_RNG_SEED").unwrap_or(0);
+    first..first + number("PROPTEST_CASES").unwrap_or(stories)
 }
 
 pub fn act(world: &mut World, action: &Action) {

@@ -22,7 +22,7 @@ use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 use crate::contents::{self, Behaviour};
-use nodecfg_planning::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// The agent's folder.
 pub const FOLDER: &str = "/var/lib/nodecfg";

@@ -8,12 +8,13 @@ use axum::response::Response;
 use futures::StreamExt as _;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::host::Simulated;
 use crate::api::{Api, Rule, User};
-use crate::kubelets::Fault;
+use crate::kubelets::{Fault, wire};
 
 /// The ServiceAccount of agents.
 const AGENT: &str = "system:serviceaccount:nodecfg-system:nodecfg-agent";
@@ -53,6 +54,7 @@ pub(super) fn client(api: &Api, user: User, host: Arc<Simulated>) -> kube::Clien
             let (mut parts, body) = request.into_parts();
             parts.extensions.insert(user);
             let downloads = parts.method == Method::GET && parts.uri.path().contains("/configmaps/");
+            let lease = parts.method == Method::GET && parts.uri.path().contains("/leases/");
             let watches = parts.uri.query().is_some_and(|query| query.contains("watch="));
             let fault = host.fault().filter(|_| downloads);
             if fault == Some(Fault::SyncError) {
@@ -63,6 +65,7 @@ pub(super) fn client(api: &Api, user: User, host: Arc<Simulated>) -> kube::Clien
             match fault {
                 Some(Fault::LoadError) => damaged(response, None).await,
                 Some(Fault::ValidateError) => damaged(response, Some(INVALID)).await,
+                _ if lease => renewed(response, host.renewed()).await,
                 _ if watches => Ok(response.map(|body| until_outage(body, host))),
                 _ => Ok(response),
             }
@@ -86,6 +89,25 @@ fn until_outage(body: Body, host: Arc<Simulated>) -> Body {
         }
     };
     Body::from_stream(body.into_data_stream().take_until(cut))
+}
+
+/// A Lease as its kubelet keeps it. Writing it every 10 s for each of thousands of nodes would keep the machine busy, so it is
+/// brought up to date where it is read. An agent that a busy machine holds up for longer than its kubelet's start took would
+/// otherwise never see it renewed after that start.
+async fn renewed(response: Response, at: Option<Timestamp>) -> Result<Response, std::io::Error> {
+    let (mut parts, body) = response.into_parts();
+    let bytes = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    let written = serde_json::from_slice::<Value>(&bytes);
+    let (Ok(mut lease), Some(at)) = (written, at.map(wire::micro_time)) else {
+        return Ok(Response::from_parts(parts, Body::from(bytes)));
+    };
+    if let Some(Value::String(time)) = lease.pointer_mut("/spec/renewTime")
+        && *time < at
+    {
+        *time = at;
+    }
+    parts.headers.remove(http::header::CONTENT_LENGTH);
+    Ok(Response::from_parts(parts, Body::from(lease.to_string())))
 }
 
 /// A ConfigMap as this host sees it: with another content, or with none.

@@ -152,6 +152,11 @@ impl Simulated {
         self.lock().outage.is_none_or(|until| until <= self.pace.now())
     }
 
+    /// When its kubelet last renewed its Lease; `None` while it does not run.
+    pub(super) fn renewed(&self) -> Option<Timestamp> {
+        self.lock().process.renewed(self.pace.now())
+    }
+
     /// What its kubelet answers the API server.
     pub(super) fn proxied(&self, path: &str) -> Proxied {
         let now = self.pace.now();

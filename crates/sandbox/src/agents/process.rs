@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::kubelets::{Fault, Ready};
 
@@ -17,6 +17,8 @@ const COMMAND: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 const START: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// From the exit of the process to the next one.
 const RESTART: Duration = Duration::from_secs(10);
+/// How often a kubelet that runs renews its Lease.
+const RENEW: SignedDuration = SignedDuration::from_secs(10);
 /// How long a kubelet lives that dies in its trial.
 const LIFE: Duration = Duration::from_secs(15);
 /// How long the node lifecycle controller waits before it calls a silent node's readiness unknown.
@@ -190,6 +192,14 @@ impl Process {
         self.healthz()
     }
 
+    /// When the kubelet last renewed its Lease, which it does every 10 s while it runs. Most of that is never written.
+    pub(super) fn renewed(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.catch_up(now);
+        let Life::Up { since } = self.life else { return None };
+        let renewals = now.duration_since(since).as_secs() / RENEW.as_secs();
+        Some(since + RENEW * i32::try_from(renewals).unwrap_or(i32::MAX))
+    }
+
     /// Does all that is due, and says what is to be written.
     pub(super) fn advance(&mut self, now: Timestamp) -> Vec<Deed> {
         self.catch_up(now);
@@ -297,8 +307,6 @@ impl Process {
 
 #[cfg(test)]
 mod tests {
-    use jiff::SignedDuration;
-
     use super::*;
 
     /// A kubelet over time.
@@ -461,5 +469,18 @@ mod tests {
         assert!(bench.process.refuses_restart(&text("a")) && !bench.process.refuses_restart(&text("local")));
         let bench = Bench::new(Some(Fault::Crash));
         assert!(bench.process.takes_host_down(&text("a")) && !bench.process.takes_host_down(&text("local")));
+    }
+
+    #[test]
+    fn a_kubelet_that_runs_renews_its_lease_every_ten_seconds() {
+        let mut bench = Bench::new(None);
+        let renewed = |bench: &mut Bench, seconds: i64| {
+            let now = bench.now + SignedDuration::from_secs(seconds);
+            bench.process.renewed(now).map(|at| at.duration_since(bench.now).as_secs())
+        };
+        assert_eq!(renewed(&mut bench, 9), Some(0));
+        assert_eq!(renewed(&mut bench, 25), Some(20));
+        bench.process.power_off(bench.now);
+        assert_eq!(renewed(&mut bench, 30), None);
     }
 }

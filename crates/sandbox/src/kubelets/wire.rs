@@ -136,6 +136,11 @@ pub(crate) fn post_event(node: &str, reason: &str, message: &str, now: Timestamp
     Request::new("/api/v1/namespaces/default/events").create(&PostParams::default(), event.to_string().into_bytes())
 }
 
+/// A moment as Leases have it.
+pub(crate) fn micro_time(moment: Timestamp) -> String {
+    moment.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
 /// `PATCH` of a kubelet's Lease by server-side apply, which makes it when it is not there (KEP-589).
 pub(crate) fn put_lease(node: &str, uid: &str, now: Timestamp) -> Built {
     let lease = json!({
@@ -148,7 +153,7 @@ pub(crate) fn put_lease(node: &str, uid: &str, now: Timestamp) -> Built {
         "spec": {
             "holderIdentity": node,
             "leaseDurationSeconds": 40,
-            "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
+            "renewTime": micro_time(now),
         },
     });
     let parameters = PatchParams { field_manager: Some("kubelet".to_owned()), force: true, ..PatchParams::default() };
