@@ -13,19 +13,20 @@ RUN apk add --no-cache build-base busybox-static
 WORKDIR /src
 COPY . .
 # Rust's musl targets link statically. Of a binary that is not static, the last line makes no image.
-RUN cargo build --release --locked --bin nodecfg \
-    && cp target/release/nodecfg /nodecfg \
-    && ! readelf --program-headers /nodecfg | grep -q INTERP
+RUN cargo build --release --locked --bin nodecfg --bin nodecfg-agent \
+    && cp target/release/nodecfg target/release/nodecfg-agent / \
+    && ! readelf --program-headers /nodecfg | grep -q INTERP \
+    && ! readelf --program-headers /nodecfg-agent | grep -q INTERP
 
 FROM scratch AS agent
-COPY --from=build /nodecfg /usr/bin/nodecfg
+COPY --from=build /nodecfg-agent /usr/bin/nodecfg-agent
 # busybox is what it is called as: in this image it is nsenter, and no shell.
 COPY --from=build /bin/busybox.static /usr/bin/nsenter
 # What nsenter starts is looked for on the host, by the same path.
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin
 # Root, because the kubelet's files are; what root may do there, the pod's securityContext says.
 USER 0:0
-ENTRYPOINT ["/usr/bin/nodecfg"]
+ENTRYPOINT ["/usr/bin/nodecfg-agent"]
 
 FROM alpine:3.22 AS nodecfg
 # git fetches from servers, over SSH with ssh; git verify-commit runs ssh-keygen and gpg. The certificates are for git servers, API

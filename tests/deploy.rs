@@ -236,7 +236,7 @@ fn the_command_is_one_that_nodecfg_understands() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    let sources: String = walkdir::WalkDir::new(root().join("src/cli"))
+    let sources: String = walkdir::WalkDir::new(root().join("src"))
         .into_iter()
         .filter_map(Result::ok)
         .filter(|entry| entry.file_type().is_file())

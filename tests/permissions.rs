@@ -136,7 +136,7 @@ async fn every_right_of_the_reconciler_is_used_and_none_refused() {
 
 /// Roles as `nodecfg install` makes them for agents, run as this kind.
 fn agent_rules(agent: Agent) -> Vec<Rule> {
-    let namespace = NamespaceName::new(nodecfg_install::NAMESPACE).unwrap();
+    let namespace = NamespaceName::new(nodecfg_contract::installation::NAMESPACE).unwrap();
     let objects = nodecfg_install::objects(&Installation { namespace, agent: Some(agent) });
     rules_of(objects.into_iter().filter(|object| {
         matches!(object["kind"].as_str(), Some("Role" | "ClusterRole"))
@@ -147,7 +147,7 @@ fn agent_rules(agent: Agent) -> Vec<Rule> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_agents_roles_are_enough_and_no_more() {
     let pods = Agent::DaemonSet(DaemonSet {
-        namespace: NamespaceName::new(nodecfg_install::AGENT_NAMESPACE).unwrap(),
+        namespace: NamespaceName::new(nodecfg_contract::installation::AGENT_NAMESPACE).unwrap(),
         image: "agent".to_owned(),
         host: Host::default(),
     });
@@ -180,11 +180,11 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     };
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"kubelet": ""}});
     create("apiextensions.k8s.io", "customresourcedefinitions", "", nodeconfig::definition());
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": nodecfg_install::NAMESPACE}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": nodecfg_contract::installation::NAMESPACE}});
     create("", "namespaces", "", namespace);
-    create("", "configmaps", nodecfg_install::NAMESPACE, map);
+    create("", "configmaps", nodecfg_contract::installation::NAMESPACE, map);
     create("", "nodes", "", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
-    let source = ConfigSource::config_map(nodecfg_install::NAMESPACE, "a", "kubelet");
+    let source = ConfigSource::config_map(nodecfg_contract::installation::NAMESPACE, "a", "kubelet");
     create(
         "nodecfg.dev",
         "nodeconfigs",

@@ -23,9 +23,10 @@ use nodecfg_cluster::binding::by_version;
 use nodecfg_cluster::checkup::Landmark;
 use nodecfg_cluster::lease::{self, LeaseView};
 use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys};
+use nodecfg_contract::installation::Right;
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed, Orders};
-use nodecfg_install::rights::{self, Right};
+use nodecfg_install::rights;
 use nodecfg_planning::plan::{self, Options};
 
 /// How many ConfigMaps that nodes point at are read in full, beyond those that a plan needs.

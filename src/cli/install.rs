@@ -10,9 +10,10 @@ use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
 use nodecfg_cluster::apply::{Applier, Target};
 use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::installation::{AGENT_NAMESPACE, NAMESPACE};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NamespaceName;
-use nodecfg_install::{AGENT_NAMESPACE, Agent, DaemonSet, Host, Installation, LISTEN, NAMESPACE};
+use nodecfg_install::{Agent, DaemonSet, Host, Installation, LISTEN};
 
 /// Install NodeConfigs on a cluster, and the node agents.
 ///

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::access::troubled;
 use super::definition::{differences, is_established};
 use super::{Answer, Bound, Check, Ending, Facts, Few, Pods, Trouble, count};
+use nodecfg_contract::installation::{AGENT_DAEMON_SET, OWN_STATUS_POLICY};
 use nodecfg_contract::observed::{KubeletVersion, Node, ServerVersion};
-use nodecfg_install::{AGENT_DAEMON_SET, POLICY};
 
 const INSTALL: &str = "nodecfg install (--dry-run shows what that is) brings it up to date";
 
@@ -21,11 +21,11 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     }
     if let Some(answer) = &facts.installed.policy {
         checks.push(match answer {
-            Ok(true) => Check::ok("admission-policy", format!("{POLICY} is there")),
+            Ok(true) => Check::ok("admission-policy", format!("{OWN_STATUS_POLICY} is there")),
             Ok(false) => Check::warning(
                 "admission-policy",
                 format!(
-                    "there is no ValidatingAdmissionPolicy {POLICY}: whoever has taken over one node can report for all"
+                    "there is no ValidatingAdmissionPolicy {OWN_STATUS_POLICY}: whoever has taken over one node can report for all"
                 ),
             )
             .mend("nodecfg install with --agent makes it, on API servers from 1.30 on"),

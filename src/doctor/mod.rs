@@ -10,9 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
+use nodecfg_contract::installation::Right;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
 use nodecfg_contract::observed::{Observed, Orders, ServerVersion, Signs};
-use nodecfg_install::rights::Right;
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{Plan, Problem, Why};
 

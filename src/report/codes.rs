@@ -1,5 +1,5 @@
-//! What each code of a finding means: a rule of the kubelet (`data/kubelet/rules.csv`), a piece of advice
-//! (`data/kubelet/advice.csv`), or what nodecfg says of files and repositories (`data/findings.csv`). And the page that
+//! What each code of a finding means: a rule of the kubelet (`crates/kubelet-config/data/rules.csv`), a piece of advice
+//! (`crates/kubelet-config/data/advice.csv`), or what nodecfg says of files and repositories (`data/findings.csv`). And the page that
 //! lists them, `docs/findings.md`.
 
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ const HEAD: &str = "\
 # Findings
 
 Every finding has a code, which stays the same from version to version and is safe to match in scripts. This page is made
-from [data/kubelet/rules.csv](../data/kubelet/rules.csv), [data/kubelet/advice.csv](../data/kubelet/advice.csv) and
+from [crates/kubelet-config/data/rules.csv](../crates/kubelet-config/data/rules.csv), [crates/kubelet-config/data/advice.csv](../crates/kubelet-config/data/advice.csv) and
 [data/findings.csv](../data/findings.csv); a test holds that it is up to date.
 ";
 

@@ -1,7 +1,5 @@
 //! Applies whole objects server-side, for `nodecfg install`. Not part of a reader, which must not write, and without the lock
-//! of a sync, which is about a fleet. Decides nothing: what to apply, and in which order, comes from [`install`].
-//!
-//! [`install`]: nodecfg_install
+//! of a sync, which is about a fleet. Decides nothing: what to apply, and in which order, comes from the crate `nodecfg-install`.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ impl Binding {
     pub fn default_namespace(self) -> &'static str {
         match self {
             Self::Node => "kube-system",
-            Self::NodeConfig => nodecfg_install::NAMESPACE,
+            Self::NodeConfig => nodecfg_contract::installation::NAMESPACE,
         }
     }
 }

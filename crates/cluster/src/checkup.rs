@@ -41,12 +41,12 @@ impl Landmark {
             Self::Policy => json!({
                 "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": "ValidatingAdmissionPolicy",
-                "metadata": {"name": nodecfg_install::POLICY},
+                "metadata": {"name": nodecfg_contract::installation::OWN_STATUS_POLICY},
             }),
             Self::DaemonSet => json!({
                 "apiVersion": "apps/v1",
                 "kind": "DaemonSet",
-                "metadata": {"name": nodecfg_install::AGENT_DAEMON_SET, "namespace": nodecfg_install::AGENT_NAMESPACE},
+                "metadata": {"name": nodecfg_contract::installation::AGENT_DAEMON_SET, "namespace": nodecfg_contract::installation::AGENT_NAMESPACE},
             }),
         }
     }

@@ -325,7 +325,7 @@ impl ClusterError {
                 rbac_rule(operation)
             ),
             Self::Forbidden { operation, .. } => format!("grant it with this rule:\n{}", rbac_rule(operation)),
-            Self::NamespaceMissing { namespace, .. } if namespace == nodecfg_install::NAMESPACE => {
+            Self::NamespaceMissing { namespace, .. } if namespace == nodecfg_contract::installation::NAMESPACE => {
                 "nodecfg install makes it, with the CustomResourceDefinition and the roles that belong to it: nodecfg install \
                  --dry-run shows what that is. Or name another namespace in nodecfg.yaml under spec.namespace or with \
                  --namespace"

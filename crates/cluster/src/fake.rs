@@ -2,7 +2,7 @@
 //! what it was asked. For lost connections, odd answers and endless ones; behaviour is tested against the sandbox.
 
 #![expect(missing_docs, reason = "its parts are named after what they are")]
-#![cfg_attr(not(test), expect(clippy::expect_used, reason = "a test that it fails shall say where"))]
+#![expect(clippy::expect_used, reason = "a test that it fails shall say where")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

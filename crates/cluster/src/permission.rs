@@ -11,7 +11,7 @@ use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
-use nodecfg_install::rights::Right;
+use nodecfg_contract::installation::Right;
 
 /// authorization.k8s.io/v1 SelfSubjectAccessReview.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";

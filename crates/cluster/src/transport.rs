@@ -95,6 +95,12 @@ pub struct Whole<T> {
     out: std::marker::PhantomData<fn() -> T>,
 }
 
+impl<T> Default for Whole<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Whole<T> {
     /// Nothing received yet.
     #[must_use]

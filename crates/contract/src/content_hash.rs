@@ -86,6 +86,12 @@ impl TryFrom<String> for ContentHash {
     }
 }
 
+/// The BLAKE3 digest of any bytes, as 64 hexadecimal digits.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

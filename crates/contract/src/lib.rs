@@ -6,6 +6,7 @@
 
 mod config_source;
 mod content_hash;
+pub mod installation;
 pub mod json_document;
 pub mod names;
 pub mod nodeconfig;
@@ -13,4 +14,4 @@ pub mod observed;
 pub mod printable;
 
 pub use config_source::*;
-pub use content_hash::ContentHash;
+pub use content_hash::{ContentHash, digest};

@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
+use nodecfg_contract::installation::{AGENT_DAEMON_SET, COMMAND_LIMIT, NAMESPACE};
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_contract::nodeconfig;
-use std::time::Duration;
 
 mod daemonset;
 mod policy;
@@ -19,27 +19,18 @@ pub mod rights;
 mod tests;
 mod unit;
 
-pub use policy::{NAME as POLICY, own_status_only};
+pub use policy::own_status_only;
 pub use unit::unit;
 
-/// Where ConfigMaps, the Lease and the reconciler's ServiceAccount are, unless something else is said.
-pub const NAMESPACE: &str = "nodecfg-system";
-/// Where the agent's pods are, unless something else is said. Apart from the ConfigMaps, so that who may create pods beside
-/// the reconciler does not thereby get privileged ones.
-pub const AGENT_NAMESPACE: &str = "nodecfg-agent";
 /// The agent's checkpoints and ledger on a node. Not for choice: an agent that looks elsewhere has forgotten everything.
 const STORE: &str = "/var/lib/nodecfg";
 /// Where the agent answers `/healthz` and `/metrics`, unless something else is said: for this node alone.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9348);
-/// How long each of the commands that stop and restart the kubelet may take, unless a flag of the agent gives another limit.
-pub const COMMAND_LIMIT: Duration = Duration::from_secs(2 * 60);
 /// How long an agent and its `host-step` may take to end, in seconds: a restart that has begun is seen through, which is two
 /// commands at most, and before it the time in which the agent tries to reach `host-step`.
 const GRACE: u64 = 2 * COMMAND_LIMIT.as_secs() + 60;
 /// The agent's ServiceAccount, DaemonSet and roles.
-const AGENT: &str = "nodecfg-agent";
-/// The agent's DaemonSet.
-pub const AGENT_DAEMON_SET: &str = AGENT;
+const AGENT: &str = AGENT_DAEMON_SET;
 /// The agent's roles where it uses the kubelet's identity.
 const AGENT_ON_HOST: &str = "nodecfg-agent-systemd";
 /// The reconciler's ServiceAccount and roles.

@@ -3,12 +3,10 @@
 //! RBAC gives every agent the same rights. Without the policy whoever has taken over one node could have the others' statuses
 //! say what is not so, and a rollout go on that should have stopped.
 
+use nodecfg_contract::installation::OWN_STATUS_POLICY;
 use serde_json::{Value, json};
 
 use super::{AGENT, labels};
-
-/// The name of the policy and of its binding.
-pub const NAME: &str = "nodecfg-agent-own-status";
 
 /// The policy and its binding, for kubelets' identities and for every ServiceAccount that is called as the agent's: whichever way
 /// agents are installed last, the others stay bound.
@@ -30,7 +28,7 @@ pub fn own_status_only() -> [Value; 2] {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": NAME, "labels": labels(Some("agent"))},
+            "metadata": {"name": OWN_STATUS_POLICY, "labels": labels(Some("agent"))},
             "spec": {
                 "failurePolicy": "Fail",
                 "matchConstraints": {
@@ -54,8 +52,8 @@ pub fn own_status_only() -> [Value; 2] {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": NAME, "labels": labels(Some("agent"))},
-            "spec": {"policyName": NAME, "validationActions": ["Deny"]},
+            "metadata": {"name": OWN_STATUS_POLICY, "labels": labels(Some("agent"))},
+            "spec": {"policyName": OWN_STATUS_POLICY, "validationActions": ["Deny"]},
         }),
     ]
 }

@@ -8,6 +8,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use nodecfg_contract::installation::AGENT_NAMESPACE;
+
 use super::*;
 use nodecfg_cluster::apply::Target;
 

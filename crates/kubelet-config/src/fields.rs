@@ -1,5 +1,5 @@
 //! The table of fields: path, types, and the kubelet minors that know each, taken from the sources of Kubernetes 1.12 to
-//! 1.37 (`data/kubelet/fields.csv`).
+//! 1.37 (`crates/kubelet-config/data/fields.csv`).
 //!
 //! A path joins names with dots; `[]` stands for the items of a list and `{}` for the values of a map with free keys.
 //!

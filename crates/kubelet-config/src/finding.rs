@@ -1,4 +1,4 @@
-//! What nodecfg has to say about a file: a finding, graded, placed, and with the way out.
+//! A finding about a file, graded, placed, and with the way out.
 //!
 //! Findings are collected, never thrown: every stage that reads the repository goes on after one, so that a report
 //! shows all of them. How they look is the report's business; nothing here writes.
@@ -194,7 +194,7 @@ impl Finding {
     }
 }
 
-/// What nodecfg refuses although the kubelet goes on, without a word or with one in its log: it drops the value, or reads
+/// What is refused although the kubelet goes on, without a word or with one in its log: it drops the value, or reads
 /// it in a way that its author may not have meant. With `--lenient` these are warnings. A type or a number that the kubelet
 /// does not take either is refused by its verdict all the same.
 pub const LENIENT_CODES: [&str; 9] = [
@@ -209,7 +209,7 @@ pub const LENIENT_CODES: [&str; 9] = [
     "wrong-type",
 ];
 
-/// How strict nodecfg is beyond the kubelet.
+/// How strict checks are beyond the kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Gate {
     /// Findings of [`LENIENT_CODES`] are errors.

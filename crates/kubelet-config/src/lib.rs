@@ -13,12 +13,26 @@
 //! of its arguments: no file, clock, network or environment is read.
 //!
 //! ```
-//! use kubelet_config::Minor;
-//! use kubelet_config::document::Document;
+//! use kubelet_config::document::{Document, changes};
 //! use kubelet_config::verdict::assess;
+//! use kubelet_config::{Minor, risk};
 //!
+//! let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+//! let read = |body: &str| Document::parse("kubelet.yaml", &format!("{head}{body}")).document.expect("a document");
+//!
+//! // A kubelet of 1.36 refuses a threshold that is neither a quantity nor a percentage, and the error has its line.
+//! let typo = read("evictionHard: {memory.available: ten percent}\n");
+//! let verdict = assess(&typo, Minor(36));
+//! assert!(!verdict.runs());
+//! let refusal = verdict.reasons().next().expect("a reason");
+//! assert_eq!((refusal.place.file.as_str(), refusal.place.line), ("kubelet.yaml", 3));
+//!
+//! // A change that a kubelet accepts may still need a drained node.
+//! let (old, new) = (read("cpuManagerPolicy: none\n"), read("cpuManagerPolicy: static\n"));
+//! let change = changes(Some(&old), Some(&new)).remove(0);
+//! assert_eq!(change.path, "cpuManagerPolicy");
+//! assert_eq!(risk::of(&change.path).class, risk::Class::Drain);
 //! ```
-#![doc = ""]
 
 pub mod address;
 pub mod advice;

@@ -1,4 +1,4 @@
-//! The table of policy options (`data/kubelet/policy-options.csv`): what `cpuManagerPolicyOptions` and
+//! The table of policy options (`crates/kubelet-config/data/policy-options.csv`): what `cpuManagerPolicyOptions` and
 //! `topologyManagerPolicyOptions` may hold, by version (`pkg/kubelet/cm/cpumanager/policy_options.go`,
 //! `pkg/kubelet/cm/topologymanager/policy_options.go`; KEP-2625, KEP-3545 and the KEPs of the single options).
 

@@ -1,5 +1,5 @@
 //! The table of rules: everything that a kubelet refuses, by the stage at which it does, with the versions that have the
-//! rule and its source (`data/kubelet/rules.csv`). What each rule does is code, in `verdict`; what it says, where it comes
+//! rule and its source (`crates/kubelet-config/data/rules.csv`). What each rule does is code, in `verdict`; what it says, where it comes
 //! from and which versions have it is written here alone.
 
 use std::collections::BTreeMap;

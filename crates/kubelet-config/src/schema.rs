@@ -1,7 +1,7 @@
 //! The JSON Schema of a KubeletConfiguration for one version of the kubelet, made of the tables.
 //!
 //! It says what a schema can: names, types, allowed values and ranges. What it accepts may still be refused for how fields
-//! stand to one another; what it refuses is refused by the kubelet or, unknown keys, by nodecfg's own gate. It is about
+//! stand to one another; what it refuses is refused by the kubelet or, unknown keys, by this crate's own gate. It is about
 //! values as the kubelet reads them, where YAML's `yes` is a boolean.
 //!
 //! Draft 7, since editors read it most widely (yaml-language-server among them).

@@ -1,4 +1,4 @@
-//! How the tables under `data/kubelet/` are read: CSV with a header line, and cells whose content changed between versions.
+//! How the tables under `crates/kubelet-config/data/` are read: CSV with a header line, and cells whose content changed between versions.
 //!
 //! A line that does not read is left out; each table's own test holds that there is none.
 

@@ -1,4 +1,4 @@
-//! The table of TLS names (`data/kubelet/tls.csv`): cipher suites and curves that the kubelet of a version knows, which are
+//! The table of TLS names (`crates/kubelet-config/data/tls.csv`): cipher suites and curves that the kubelet of a version knows, which are
 //! those of the Go release that it is built with (`component-base/cli/flag/ciphersuites_flag.go`, `curves_flag.go`). What
 //! is called insecure is what Go 1.26 calls so.
 

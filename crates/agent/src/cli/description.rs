@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use crate::state::{Beyond, Phase};
 use crate::store::{CheckpointFolder, Description};
+use anstyle::{AnsiColor, Style};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
-use owo_colors::OwoColorize as _;
 
 /// What an agent's store says.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -65,11 +65,13 @@ fn times(number: u64, what: &str) -> String {
 }
 
 fn good(text: &str) -> String {
-    text.green().to_string()
+    let style = Style::new().fg_color(Some(AnsiColor::Green.into()));
+    format!("{style}{text}{style:#}")
 }
 
 fn bad(text: &str) -> String {
-    text.red().bold().to_string()
+    let style = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
+    format!("{style}{text}{style:#}")
 }
 
 fn described(source: Option<&ConfigSource>) -> String {

@@ -3,10 +3,10 @@
 use std::io::Write as _;
 
 use anstream::eprint;
+use anstyle::{AnsiColor, Style};
 use nodecfg_cluster::ClusterError;
 use nodecfg_cluster::connect::ConnectError;
 use nodecfg_contract::json_document::{Document, Kind};
-use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
 use super::Format;
@@ -53,9 +53,10 @@ impl Failure {
             Format::Json => serde_json::to_string(&document).map(|text| writeln!(out, "{text}")).is_ok(),
             Format::Yaml => serde_saphyr::to_string(&document).map(|text| out.extend(text.into_bytes())).is_ok(),
             Format::Text => {
-                eprint!("{} {}\n", "error:".red().bold(), self.message);
+                let (error, help) = (Style::new().fg_color(Some(AnsiColor::Red.into())).bold(), Style::new().bold());
+                eprint!("{error}error:{error:#} {}\n", self.message);
                 if !self.help.is_empty() {
-                    eprint!("  {} {}\n", "help:".bold(), self.help);
+                    eprint!("  {help}help:{help:#} {}\n", self.help);
                 }
                 true
             }

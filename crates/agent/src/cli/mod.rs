@@ -2,7 +2,7 @@
 //! `failure`.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -173,20 +173,16 @@ fn start_logging(service: Option<LogFormat>, verbose: u8) {
     };
     let asked = std::env::var("NODECFG_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let filter = asked.or_else(|| format!("nodecfg={level},kubelet_config={level}").parse().ok()).unwrap_or_default();
-    let colored = match anstream::stderr().current_choice() {
-        ColorChoice::Auto => io::stderr().is_terminal(),
-        choice => choice != ColorChoice::Never,
-    };
     let logs = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
-        .with_ansi(colored)
+        .with_ansi(false)
         // The complaint about a closed standard error would itself go to standard error, and panic.
         .log_internal_errors(false)
         .with_target(false);
     let logs = match service {
         None => logs.compact().without_time().boxed(),
         Some(LogFormat::Text) => logs.compact().boxed(),
-        Some(LogFormat::Json) => logs.json().flatten_event(true).with_ansi(false).boxed(),
+        Some(LogFormat::Json) => logs.json().flatten_event(true).boxed(),
     };
     // A second start in one process, as in tests, keeps the first one's logger.
     let _ = tracing_subscriber::registry().with(logs.with_filter(filter)).try_init();

@@ -117,7 +117,7 @@ impl RunArgs {
     fn node(&self) -> Result<NodeName, Failure> {
         let name = match &self.node_name {
             Some(name) => name.clone(),
-            None => hostname::get().unwrap_or_default().to_string_lossy().into_owned(),
+            None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         };
         // As a kubelet names its Node after its host, or after what overrides that. A service manager passes the host's name on
         // with its capitals.
@@ -258,7 +258,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use nodecfg_install::COMMAND_LIMIT;
+    use nodecfg_contract::installation::COMMAND_LIMIT;
 
     #[derive(Debug, clap::Parser)]
     struct Parsed {

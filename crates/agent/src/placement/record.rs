@@ -85,7 +85,7 @@ impl Record {
 }
 
 fn name(content: &[u8]) -> String {
-    blake3::hash(content).to_hex().to_string()
+    nodecfg_contract::digest(content)
 }
 
 fn unreadable(path: &Path, problem: String) -> PlacementError {

@@ -4,12 +4,16 @@
 //! writes `status`. Shapes below `spec` and `status.config` are core/v1's ([`crate`], KEP-281). The
 //! CustomResourceDefinition is derived from these types; nothing else describes it.
 
-#![expect(clippy::duplicated_attributes, reason = "the columns of one table repeat their keys")]
+#![cfg_attr(
+    feature = "definition",
+    expect(clippy::duplicated_attributes, reason = "the columns of one table repeat their keys")
+)]
 
+#[cfg(feature = "definition")]
 use kube_core::CustomResourceExt as _;
-use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "definition")]
 use serde_json::Value;
 
 use crate::{ConfigSource, ConfigStatus};
@@ -17,48 +21,52 @@ use crate::{ConfigSource, ConfigStatus};
 mod schema;
 
 /// What a node shall run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, CustomResource, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    crates(kube_core = "::kube_core"),
-    group = "nodecfg.dev",
-    version = "v1alpha1",
-    kind = "NodeConfig",
-    plural = "nodeconfigs",
-    singular = "nodeconfig",
-    shortname = "nc",
-    category = "nodecfg",
-    doc = "What the kubelet of one Node shall run, and what it runs. Named like the Node and owned by it.",
-    printcolumn(name = "Pool", type_ = "string", json_path = ".status.pool"),
-    printcolumn(
-        name = "Wanted",
-        type_ = "string",
-        json_path = ".spec.configSource.configMap.name",
-        description = "The ConfigMap that the node shall run",
-        priority = 1
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "definition",
+    derive(kube_derive::CustomResource),
+    kube(
+        crates(kube_core = "::kube_core"),
+        group = "nodecfg.dev",
+        version = "v1alpha1",
+        kind = "NodeConfig",
+        plural = "nodeconfigs",
+        singular = "nodeconfig",
+        shortname = "nc",
+        category = "nodecfg",
+        doc = "What the kubelet of one Node shall run, and what it runs. Named like the Node and owned by it.",
+        printcolumn(name = "Pool", type_ = "string", json_path = ".status.pool"),
+        printcolumn(
+            name = "Wanted",
+            type_ = "string",
+            json_path = ".spec.configSource.configMap.name",
+            description = "The ConfigMap that the node shall run",
+            priority = 1
+        ),
+        printcolumn(
+            name = "Assigned",
+            type_ = "string",
+            json_path = ".status.config.assigned.configMap.name",
+            description = "The ConfigMap that the node has taken as its assignment"
+        ),
+        printcolumn(
+            name = "Active",
+            type_ = "string",
+            json_path = ".status.config.active.configMap.name",
+            description = "The ConfigMap that the kubelet runs; empty: the configuration that the node was provisioned with"
+        ),
+        printcolumn(
+            name = "Known good",
+            type_ = "string",
+            json_path = ".status.config.lastKnownGood.configMap.name",
+            description = "The ConfigMap that the node falls back to",
+            priority = 1
+        ),
+        printcolumn(name = "Error", type_ = "string", json_path = ".status.config.error"),
+        printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
     ),
-    printcolumn(
-        name = "Assigned",
-        type_ = "string",
-        json_path = ".status.config.assigned.configMap.name",
-        description = "The ConfigMap that the node has taken as its assignment"
-    ),
-    printcolumn(
-        name = "Active",
-        type_ = "string",
-        json_path = ".status.config.active.configMap.name",
-        description = "The ConfigMap that the kubelet runs; empty: the configuration that the node was provisioned with"
-    ),
-    printcolumn(
-        name = "Known good",
-        type_ = "string",
-        json_path = ".status.config.lastKnownGood.configMap.name",
-        description = "The ConfigMap that the node falls back to",
-        priority = 1
-    ),
-    printcolumn(name = "Error", type_ = "string", json_path = ".status.config.error"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    kube(status = "NodeConfigStatus", derive = "PartialEq", derive = "Default")
 )]
-#[kube(status = "NodeConfigStatus", derive = "PartialEq", derive = "Default")]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::spec)]
 pub struct NodeConfigSpec {
@@ -127,6 +135,7 @@ pub struct Condition {
 }
 
 /// The CustomResourceDefinition (apiextensions.k8s.io/v1) that makes an API server keep NodeConfigs.
+#[cfg(feature = "definition")]
 #[must_use]
 pub fn definition() -> Value {
     // Types of k8s-openapi always serialise.

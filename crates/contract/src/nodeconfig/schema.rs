@@ -58,6 +58,7 @@ pub(super) fn agent(schema: &mut Schema) {
 
 /// Takes out what schemars says and API servers understand otherwise: absent is never written as null here, and CEL rules
 /// need not care for it. Descriptions are sentences, not lines.
+#[cfg(feature = "definition")]
 pub(super) fn tidy(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -150,5 +151,6 @@ fn rule(schema: Option<&mut Map<String, Value>>, rule: &str, message: &str) {
 }
 
 #[cfg(test)]
+#[cfg(feature = "definition")]
 #[path = "schema_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
 //! What there is to say about a configuration beyond the kubelet's own refusals: settings that a kubelet takes and that
 //! do not do what their author meant, that are about to go, that leave a node open, or that could be left out.
 //!
-//! One file per theme. What each code says, how it is graded and where it comes from is in `data/kubelet/advice.csv`
+//! One file per theme. What each code says, how it is graded and where it comes from is in `crates/kubelet-config/data/advice.csv`
 //! ([`table`]); the code here finds the places. A remark needs certainty: what depends on the host, on flags or on taste
 //! is left alone. Pure; what a kubelet refuses is [`crate::verdict`]'s to say, and is not said here again.
 

@@ -1,5 +1,5 @@
-//! The table of what nodecfg says of its own accord: codes with their grade, what they say in general, and the source of
-//! it (`data/kubelet/advice.csv`).
+//! The table of what is said beyond the kubelet: codes with their grade, what they say in general, and the source of
+//! it (`crates/kubelet-config/data/advice.csv`).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

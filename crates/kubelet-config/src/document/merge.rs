@@ -54,7 +54,7 @@ mod tests {
         Document::parse(file, text).document.expect("a document").root
     }
 
-    /// The examples of RFC 7386, appendix A, but for those whose target or result holds a null: nodecfg drops nulls of
+    /// The examples of RFC 7386, appendix A, but for those whose target or result holds a null: this module drops nulls of
     /// the target beforehand.
     #[test]
     fn examples_of_the_rfc() {

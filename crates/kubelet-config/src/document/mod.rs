@@ -1,6 +1,6 @@
 //! A YAML or JSON document as a tree that keeps raw scalars and the position of every key and value.
 //!
-//! Everything that nodecfg reads from a repository passes through this tree, so that a finding points at the line, a
+//! Every file passes through this tree, so that a finding points at the line, a
 //! merged value still knows which file set it, and a document is what the kubelet makes of the text. Where other readers
 //! would make something else of it, that is a finding. What the tree must not do: know a format, a field or a cluster.
 
@@ -111,7 +111,7 @@ pub struct Parsed {
 pub enum Unread {
     /// The kubelet cannot read it either, whatever its version.
     Malformed,
-    /// It passes a bound of nodecfg's own, and what the kubelet makes of it is not known.
+    /// It passes a bound of this crate's own, and what the kubelet makes of it is not known.
     Bounds,
 }
 

@@ -3,7 +3,7 @@
 //! above it, keys become text, tags are obeyed. Aliases and merge keys are written out.
 //!
 //! Where other readers would read something else, that is a finding. Keys that are not text are one: no field of a
-//! KubeletConfiguration or of nodecfg's own formats is called like that, and quotes say what is meant.
+//! KubeletConfiguration is called like that, and quotes say what is meant.
 
 use std::collections::{BTreeMap, BTreeSet};
 

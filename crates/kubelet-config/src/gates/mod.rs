@@ -1,5 +1,5 @@
 //! The table of feature gates: which ones a kubelet of a version knows, at which stage, with which default, and which of
-//! them need which others (`data/kubelet/gates.csv`, `data/kubelet/gate-dependencies.csv`).
+//! them need which others (`crates/kubelet-config/data/gates.csv`, `crates/kubelet-config/data/gate-dependencies.csv`).
 //!
 //! A kubelet knows every gate that is linked into its binary, whether it asks for it or not: those of `pkg/features`,
 //! k8s.io/apiserver, component-base, apiextensions-apiserver (while `pkg/features` names some of them) and, since 1.30,

@@ -1,5 +1,5 @@
 //! The table of risk: what a change of a field does to a node that runs pods, with the sources that say so
-//! (`data/kubelet/risk.csv`). Whatever the field, a kubelet reads a new configuration by restarting.
+//! (`crates/kubelet-config/data/risk.csv`). Whatever the field, a kubelet reads a new configuration by restarting.
 //!
 //! A row is about a path of the table of fields and everything under it, or about one key of a map with free keys
 //! (`featureGates.CPUManager`), and perhaps only about a value that is raised or lowered. The most specific row holds; of

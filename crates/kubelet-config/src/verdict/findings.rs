@@ -1,5 +1,5 @@
 //! From verdicts to findings: each refusal is an error that names the versions, and a field that a version drops without a
-//! word is one of nodecfg's own.
+//! word is one of this crate's own.
 
 use super::{Refusal, Verdict};
 use crate::Minor;

@@ -3,7 +3,7 @@
 //!
 //! load → gates → validate → start-up
 //!
-//! This is the kubelet's answer, not ours: what it lets through without a word is let through here. nodecfg's own,
+//! This is the kubelet's answer, not ours: what it lets through without a word is let through here. This crate's own,
 //! stricter opinion is in [`crate::document`]'s findings and in `advice`. What only the host can know is said to be
 //! unknown, never guessed.
 

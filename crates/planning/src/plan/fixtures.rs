@@ -1,7 +1,7 @@
 //! Small fleets and clusters for tests of planning and rollouts.
 
 #![expect(missing_docs, reason = "each is a value named after what it is")]
-#![cfg_attr(not(test), expect(clippy::unwrap_used, reason = "what the tests write is well formed"))]
+#![expect(clippy::unwrap_used, reason = "what the tests write is well formed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
