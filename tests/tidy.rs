@@ -391,7 +391,10 @@ fn every_source_file_is_compiled_and_opens_with_its_purpose() {
 #[test]
 fn files_are_about_one_thing_and_named_after_it() {
     let mut found = Vec::new();
-    for file in rust_files().iter().filter(|file| file.starts_with("src/") || file.starts_with("crates/") && file.contains("/src/")) {
+    for file in rust_files()
+        .iter()
+        .filter(|file| file.starts_with("src/") || file.starts_with("crates/") && file.contains("/src/"))
+    {
         let lines = read(file).lines().count();
         let longer = LONGER.iter().any(|(allowed, _)| allowed == file);
         if lines > LINES && !longer {

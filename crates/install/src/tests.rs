@@ -84,7 +84,7 @@ fn agents_on_the_host() {
 
 #[test]
 fn units() {
-    insta::assert_snapshot!(unit("/usr/local/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &Host::default()));
+    insta::assert_snapshot!(unit("/usr/local/bin/nodecfg-agent", "/etc/kubernetes/kubelet.conf", &Host::default()));
     let odd = Host { kubelet_root: "/data/my kubelet/100%".to_owned(), ..drop_in() };
     let unit = unit("/opt/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &odd);
     assert!(unit.contains("\nReadWritePaths=\"/data/my kubelet/100%%\" /etc/kubernetes/kubelet.conf.d\n"), "{unit}");
@@ -198,7 +198,7 @@ fn privileges_and_credentials_are_apart() {
 #[test]
 fn who_ends_an_agent_waits_for_both_commands_of_a_restart() {
     let both = 2 * COMMAND_LIMIT.as_secs();
-    let unit = unit("/usr/local/bin/nodecfg", "/etc/kubernetes/kubelet.conf", &Host::default());
+    let unit = unit("/usr/local/bin/nodecfg-agent", "/etc/kubernetes/kubelet.conf", &Host::default());
     let timeout =
         unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")?.strip_suffix('s')).expect("is set");
     assert!(timeout.parse::<u64>().expect("seconds") > both);
