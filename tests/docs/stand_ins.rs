@@ -31,7 +31,10 @@ pub const TABLE: &[StandIn] = &[
                 r#"test -e "crates/${3#nodecfg-}/src/$4.rs" || test -d "crates/${3#nodecfg-}/src/$4""#,
             ),
             (r"^test --test [a-z]+( -- --nocapture)?$", r#"test -e "tests/$3.rs" || test -e "tests/$3/main.rs""#),
-            (r"^test --lib --test [a-z]+$", r#"test -e "tests/$4.rs" || test -e "tests/$4/main.rs""#),
+            (
+                r"^test --lib --test [a-z]+$",
+                r#"test -e "tests/$4.rs" || compgen -G "tests/$4/main.rs" || compgen -G "crates/*/tests/$4/main.rs""#,
+            ),
             (r"^bench --bench [a-z]+( -- .*)?$", r#"test -e "benches/$3.rs" || test -e "benches/$3/main.rs""#),
             (r"^\+nightly fuzz run [a-z]+$", r#"test -e "fuzz/fuzz_targets/$4.rs""#),
         ],
