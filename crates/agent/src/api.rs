@@ -89,7 +89,7 @@ pub struct AgentClient {
 }
 
 impl AgentClient {
-    /// For the agent of this node. The client must not retry by itself; those that [`connect`](super::connect) makes do not.
+    /// For the agent of this node. The client must not retry by itself; those that [`connect`](nodecfg_cluster::connect) makes do not.
     /// `server` is the address that errors name.
     #[must_use]
     pub fn new(client: kube::Client, server: &str, node: NodeName, options: AgentClientOptions) -> Self {

@@ -53,7 +53,7 @@ impl Environment {
         self.get(name)?.to_str().map(str::trim).filter(|value| !value.is_empty())
     }
 
-    /// Whether ssh needs [`ASKPASS`].
+    /// Whether ssh needs `ASKPASS`.
     #[must_use]
     pub fn has_passphrase(&self) -> bool {
         self.get(PASSPHRASE).is_some()
@@ -78,7 +78,7 @@ impl Environment {
         settings
     }
 
-    /// The variables for git. `askpass` is a file with [`ASKPASS`].
+    /// The variables for git. `askpass` is a file with `ASKPASS`.
     #[must_use]
     pub fn variables(&self, address: &RemoteAddress, askpass: &OsStr) -> Vec<(OsString, OsString)> {
         let passed_on = |name: &str| {

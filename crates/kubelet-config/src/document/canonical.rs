@@ -2,8 +2,8 @@
 //!
 //! Block style, two spaces a level, keys in byte order. Text is plain only where no reader could take it for anything
 //! else, and otherwise in double quotes with JSON's escapes and ASCII alone. Whole numbers are decimal. `{}` and `[]`
-//! for what is empty, `null` for a null left in the tree. The rule is version 1 of the
-//! [content hash](nodecfg_contract::ContentHash): a change of it is a new version.
+//! for what is empty, `null` for a null left in the tree. The rule is version 1:
+//! who hashes the form names the version, and a change of the rule is a new one.
 
 use std::fmt::Write;
 
