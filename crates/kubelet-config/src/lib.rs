@@ -25,7 +25,7 @@
 //! let verdict = assess(&typo, Minor(36));
 //! assert!(!verdict.runs());
 //! let refusal = verdict.reasons().next().expect("a reason");
-//! assert_eq!((refusal.place.file.as_str(), refusal.place.line), ("kubelet.yaml", 3));
+//! assert_eq!((&*refusal.place.file, refusal.place.line), ("kubelet.yaml", 3));
 //!
 //! // A change that a kubelet accepts may still need a drained node.
 //! let (old, new) = (read("cpuManagerPolicy: none\n"), read("cpuManagerPolicy: static\n"));
