@@ -50,7 +50,6 @@ mod rollback;
 mod run;
 mod sandbox;
 mod schema;
-mod signals;
 mod signers_args;
 mod status;
 mod sync;

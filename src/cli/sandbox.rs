@@ -132,7 +132,7 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Fa
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));
     let serving = embedded.serve(args.port).await?;
     announce(args, &embedded, &serving, count, terminal)?;
-    super::signals::signalled().await;
+    nodecfg_agent::cli::stop_signals::signalled().await;
     embedded.stop(Some(serving)).await;
     Ok(Exit::Done)
 }

@@ -8,7 +8,6 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval_at};
 
-use super::super::signals::signalled;
 use super::screen::Screen;
 use super::view::View;
 use super::{Exit, Failure, Terminal, width, write};
@@ -16,6 +15,7 @@ use crate::report::Format;
 use crate::report::progress::JsonLines;
 use crate::report::status::{self as shown, Look};
 use crate::status::{FleetStatus, Selection, changes};
+use nodecfg_agent::cli::stop_signals::signalled;
 use nodecfg_contract::json_document::Document;
 
 /// No more often than this is anything shown.

@@ -22,6 +22,7 @@ mod host_step;
 pub mod pass;
 mod run;
 mod status;
+pub mod stop_signals;
 
 use args::LogFormat;
 use failure::{Exit, Failure};
@@ -202,22 +203,10 @@ fn block_on<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit
     result
 }
 
-/// Completes on SIGINT, SIGTERM and SIGHUP. Where they cannot be waited for, never: they keep their usual effect.
+/// Completes when the process is asked to end. Where that cannot be waited for, never: signals keep their usual effect.
 async fn stopped() {
-    if let Err(error) = signalled().await {
-        tracing::error!("cannot wait for signals: {error}");
+    if stop_signals::signalled().await.is_none() {
         std::future::pending::<()>().await;
-    }
-}
-
-async fn signalled() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result,
-        _ = terminate.recv() => Ok(()),
-        _ = hang_up.recv() => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// A signal that does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Signal {
+pub enum Signal {
     /// Ctrl-C, SIGINT.
     Interrupt,
     /// SIGTERM.
@@ -12,7 +12,7 @@ pub(super) enum Signal {
 }
 
 /// Waits for SIGINT, SIGTERM or SIGHUP. `None`: they cannot be waited for, and keep their usual effect.
-pub(super) async fn signalled() -> Option<Signal> {
+pub async fn signalled() -> Option<Signal> {
     next_signal().await.inspect_err(|error| tracing::error!("cannot wait for signals: {error}")).ok()
 }
 
