@@ -13,8 +13,8 @@ RUN apk add --no-cache build-base busybox-static
 WORKDIR /src
 COPY . .
 # Rust's musl targets link statically. Of a binary that is not static, the last line makes no image.
-RUN cargo build --release --locked --bin nodecfg --bin nodecfg-agent \
-    && cp target/release/nodecfg target/release/nodecfg-agent / \
+RUN cargo build --profile dist --locked --bin nodecfg --bin nodecfg-agent \
+    && cp target/dist/nodecfg target/dist/nodecfg-agent / \
     && ! readelf --program-headers /nodecfg | grep -q INTERP \
     && ! readelf --program-headers /nodecfg-agent | grep -q INTERP
 

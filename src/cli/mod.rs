@@ -9,6 +9,7 @@ use std::process::{ExitCode, Termination as _};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::CompleteEnv;
+use nodecfg_agent::cli::usage;
 
 mod abort;
 mod actions;
@@ -192,8 +193,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 let _ = error.print();
                 return Exit::Done.report();
             }
-            if wants_json(&arguments) {
-                let failure = Failure::usage(usage_message(&error), "see --help");
+            if usage::asks_for_json(&arguments) {
+                let failure = Failure::usage(usage::message(&error), "see --help");
                 return failure.report(&mut Terminal::standard(Color::Auto, false), Format::Json).report();
             }
             let _ = error.print();
@@ -226,20 +227,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(_) => Exit::Failed.report(),
         Ok(()) => exit.report(),
     }
-}
-
-/// Whether arguments that could not be understood ask for JSON all the same: who reads JSON gets JSON errors.
-fn wants_json(arguments: &[OsString]) -> bool {
-    let texts: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
-    let together = texts.iter().any(|text| matches!(*text, "-ojson" | "-o=json" | "--output=json"));
-    together || texts.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json"]))
-}
-
-/// The first paragraph of what clap has to say: the rest is usage for people.
-fn usage_message(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let message = text.split("\n\n").next().unwrap_or_default();
-    message.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -300,14 +287,5 @@ mod tests {
     #[test]
     fn arguments_are_declared_without_contradictions() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn json_is_asked_for_in_any_way_that_clap_understands() {
-        let asks = |line: &str| wants_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
-        for line in ["nodecfg -o json", "nodecfg x -ojson --y", "nodecfg --output json", "nodecfg --output=json"] {
-            assert!(asks(line), "{line}");
-        }
-        assert!(!asks("nodecfg json -o yaml"));
     }
 }

@@ -1,5 +1,6 @@
 //! `--verify-commits`: commits that git signed here with ssh-keygen, and commits that nobody did.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -16,7 +17,8 @@ fn tools() -> bool {
     };
     let both = there("git", "--version") && there("ssh-keygen", "-?");
     if !both {
-        eprintln!("SKIPPED: no git or no ssh-keygen on the PATH");
+        // Past the harness, which shows what a test prints only when it fails.
+        let _ = writeln!(std::io::stderr(), "skipped: git or ssh-keygen is not on the PATH");
     }
     both
 }

@@ -1,6 +1,7 @@
 //! An sshd of our own, with a key pair and a host key that are made for the test.
 
 use std::fs;
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,7 +46,8 @@ impl Sshd {
         // As root it drops its rights in a folder that the system's start makes.
         let separated = user != "root" || fs::create_dir_all("/run/sshd").is_ok();
         if !Path::new(SSHD).exists() || !separated {
-            eprintln!("SKIPPED: there is no {SSHD} here");
+            // Past the harness, which shows what a test prints only when it fails.
+            let _ = writeln!(std::io::stderr(), "skipped: {SSHD} is missing");
             return None;
         }
         let (host_key, key) = (site.path("host_key"), site.path("id_test"));

@@ -23,6 +23,7 @@ pub mod pass;
 mod run;
 mod status;
 pub mod stop_signals;
+pub mod usage;
 
 use args::LogFormat;
 use failure::{Exit, Failure};
@@ -102,12 +103,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == "agent") {
         let message = "nodecfg-agent takes no command agent: the program itself is the agent";
         let help = "remove the word agent from the unit or manifest; `nodecfg install` writes both";
-        let exit = Failure::usage(message, help).report(Format::Text, &mut Vec::new());
-        return ExitCode::from(exit as u8);
+        return refuse(&arguments, message, help);
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
+            if error.use_stderr() && usage::asks_for_json(&arguments) {
+                return refuse(&arguments, &usage::message(&error), "see --help");
+            }
             // Help and version are no errors; a closed pipe while printing them is none either.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { Exit::Failed } else { Exit::Done } as u8);
@@ -133,10 +136,20 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::HostStep(args)) => block_on(host_step::run(*args)),
     };
     let exit = result.unwrap_or_else(|failure| failure.report(format, &mut out));
-    match print(&out) {
-        Ok(()) => ExitCode::from(exit as u8),
-        Err(_) => ExitCode::from(Exit::Failed as u8),
-    }
+    end(exit, &out)
+}
+
+/// Reports arguments that the program does not take.
+fn refuse(arguments: &[OsString], message: &str, help: &str) -> ExitCode {
+    let format = if usage::asks_for_json(arguments) { Format::Json } else { Format::Text };
+    let mut out = Vec::new();
+    let exit = Failure::usage(message, help).report(format, &mut out);
+    end(exit, &out)
+}
+
+/// Prints what was written, and ends.
+fn end(exit: Exit, out: &[u8]) -> ExitCode {
+    ExitCode::from(if print(out).is_ok() { exit } else { Exit::Failed } as u8)
 }
 
 /// Writes a result: for people as `text` does, for programs as a document.

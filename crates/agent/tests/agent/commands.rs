@@ -60,6 +60,8 @@ async fn the_store_read_offline(site: Site) {
         (&error["kind"], &error["exitCode"], &error["errors"][0]["code"]),
         (&"Error".into(), &2.into(), &"agent".into())
     );
+    let error = site.program("status --stor-dir store -o json").end().await.exits(2).json();
+    assert_eq!((&error["errors"][0]["code"], &error["errors"][0]["help"]), (&"usage".into(), &"see --help".into()));
     let agent = site.usual_agent();
     site.config_map("a", &site.host.configuration(50));
     site.assign(Some("a")).await;

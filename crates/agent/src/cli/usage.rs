@@ -1,0 +1,33 @@
+//! Arguments that clap refuses, for both programs.
+
+use std::ffi::OsString;
+
+/// Whether arguments that were refused ask for JSON: readers of JSON get JSON errors.
+#[must_use]
+pub fn asks_for_json(arguments: &[OsString]) -> bool {
+    let texts: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    let together = texts.iter().any(|text| matches!(*text, "-ojson" | "-o=json" | "--output=json"));
+    together || texts.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json"]))
+}
+
+/// The first paragraph of clap's error, on one line. The rest is usage for people.
+#[must_use]
+pub fn message(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let message = text.split("\n\n").next().unwrap_or_default();
+    message.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recognizes_every_way_to_ask_for_json() {
+        let asks = |line: &str| asks_for_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        for line in ["nodecfg -o json", "nodecfg x -ojson --y", "nodecfg --output json", "nodecfg --output=json"] {
+            assert!(asks(line), "{line}");
+        }
+        assert!(!asks("nodecfg json -o yaml"));
+    }
+}
