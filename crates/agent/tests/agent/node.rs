@@ -98,9 +98,10 @@ impl Host {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs a script of the service manager: `restart` or `stop`.
+    /// Runs a script of the service manager: `restart` or `stop`. A shell reads it: a script that was just written cannot be
+    /// executed while a process that another test starts still has it open for writing.
     pub fn run(&self, script: &str) {
-        assert!(Command::new(self.path(script)).status().unwrap().success());
+        assert!(Command::new("sh").arg(self.path(script)).status().unwrap().success());
     }
 
     /// What has happened to the kubelet: `started 110`, `refused 7`, `died 13`.
@@ -126,6 +127,6 @@ impl Drop for Host {
         if self.path("no-service").exists() {
             self.lose_service(false);
         }
-        let _ = Command::new(self.path("stop")).status();
+        let _ = Command::new("sh").arg(self.path("stop")).status();
     }
 }
