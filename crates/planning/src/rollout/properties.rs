@@ -69,6 +69,7 @@ struct World {
     /// What the nodes had before.
     old: ConfigSource,
     budget: usize,
+    steps: usize,
     now: Timestamp,
 }
 
@@ -83,7 +84,10 @@ impl World {
                     self.requests.push(command);
                 }
                 Command::RollBack(..) => self.requests.push(command),
-                Command::Tell(_) => {}
+                Command::Tell(event) => {
+                    let counts = event.pool.as_ref().unwrap().counts;
+                    assert_eq!(counts.total(), self.steps, "{event:?}");
+                }
             }
         }
     }
@@ -243,6 +247,7 @@ proptest! {
             target: plan.pools[0].target.clone(),
             old: old.clone(),
             budget: plan.pools[0].budget,
+            steps: plan.pools[0].steps().count(),
             now: Timestamp::UNIX_EPOCH,
         };
         world.tell(Input::Start);
