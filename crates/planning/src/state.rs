@@ -129,15 +129,11 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_severity() {
-        let (first, last) = (State::Failed, State::Converged);
-        assert_eq!(
-            (first.grade(), State::CannotFetch.grade(), State::Astray.grade()),
-            (Grade::Bad, Grade::Bad, Grade::Warning)
-        );
-        assert_eq!(
-            (State::Unpooled.grade(), State::Settled.grade(), last.grade()),
-            (Grade::Neutral, Grade::Good, Grade::Good)
-        );
-        assert!([first, State::CannotFetch, State::Astray, State::Unpooled, State::Settled, last].is_sorted());
+        let edges =
+            [State::Failed, State::CannotFetch, State::Astray, State::Unpooled, State::Settled, State::Converged];
+        assert!(edges.is_sorted());
+        let [failed, cannot_fetch, astray, unpooled, settled, converged] = edges.map(State::grade);
+        assert_eq!((failed, cannot_fetch, astray), (Grade::Bad, Grade::Bad, Grade::Warning));
+        assert_eq!((unpooled, settled, converged), (Grade::Neutral, Grade::Good, Grade::Good));
     }
 }

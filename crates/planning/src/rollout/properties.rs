@@ -9,12 +9,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::machine::{Command, Input, Machine, Mode};
+use super::progress::NodeCounts;
 use crate::judge::{Patience, Target, Verdict, judge};
 use crate::plan::fixtures::{
     canary, desired, fetched, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
 };
 use crate::plan::{make, redecide};
+use crate::state::State;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed, Readiness};
 use nodecfg_contract::{ConfigSource, error_text};
@@ -70,6 +72,8 @@ struct World {
     old: ConfigSource,
     budget: usize,
     steps: usize,
+    /// As the last event had them.
+    counts: NodeCounts,
     now: Timestamp,
 }
 
@@ -85,8 +89,8 @@ impl World {
                 }
                 Command::RollBack(..) => self.requests.push(command),
                 Command::Tell(event) => {
-                    let counts = event.pool.as_ref().unwrap().counts;
-                    assert_eq!(counts.total(), self.steps, "{event:?}");
+                    self.counts = event.pool.as_ref().unwrap().counts;
+                    assert_eq!(self.counts.total(), self.steps, "{event:?}");
                 }
             }
         }
@@ -248,6 +252,7 @@ proptest! {
             old: old.clone(),
             budget: plan.pools[0].budget,
             steps: plan.pools[0].steps().count(),
+            counts: NodeCounts::default(),
             now: Timestamp::UNIX_EPOCH,
         };
         world.tell(Input::Start);
@@ -266,6 +271,9 @@ proptest! {
             }
             world.wait(60);
         }
-        prop_assert!(world.machine.is_finished(), "{:?}", world.machine.outcome());
+        let outcome = world.machine.outcome();
+        prop_assert!(world.machine.is_finished(), "{outcome:?}");
+        let ended = [State::Converged, State::Failed].map(|state| outcome.states().get(&state).copied().unwrap_or(0));
+        prop_assert_eq!(ended, [world.counts.done, world.counts.failed]);
     }
 }
