@@ -9,7 +9,7 @@ use super::foot::Foot;
 use crate::report::live::State;
 use crate::report::progress::{Listener, is_notable, timed};
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::progress::{Event, Progress};
 
 /// How often it is drawn at most, however much happens, and how soon what has changed is seen.
 pub(super) const PACE: Duration = Duration::from_millis(100);
@@ -72,8 +72,9 @@ impl Live {
 }
 
 impl Listener for Live {
-    fn tell(&mut self, now: Timestamp, progress: &Progress) -> io::Result<()> {
-        self.state.apply(now, progress);
+    fn tell(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
+        let progress = &event.progress;
+        self.state.apply(now, event);
         self.changed = true;
         let is_one_of_many =
             matches!(progress, Progress::ConfigMapCreated { .. }) && self.state.pools() > MOST_CONFIG_MAPS;

@@ -195,7 +195,7 @@ impl Reconciliation<'_> {
             },
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);
-        let mut listen = |now, progress: &_| audience.tell(now, progress);
+        let mut listen = |now, event: &_| audience.tell(now, event);
         let execution = execute(rollout, self.reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
         *begun = true;
         audience.dismiss(&execution, terminal)

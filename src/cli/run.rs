@@ -26,7 +26,7 @@ pub(super) use nodecfg_agent::cli::stop_signals::signalled;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::progress::Event;
 use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
 /// Long-running commands write text for people or JSON lines for programs.
@@ -174,14 +174,14 @@ impl Audience {
         })
     }
 
-    pub(super) fn tell(&mut self, now: Timestamp, progress: &Progress) {
+    pub(super) fn tell(&mut self, now: Timestamp, event: &Event) {
         self.told = true;
-        self.spans.tell(progress);
+        self.spans.tell(event);
         if let Some(page) = &mut self.page {
-            page.chronicle.tell(now, progress);
+            page.chronicle.tell(now, &event.progress);
         }
         // Output that fails must not stop a rollout half-way; the first error is told at the end.
-        if let Err(error) = own(&self.listener).tell(now, progress) {
+        if let Err(error) = own(&self.listener).tell(now, event) {
             self.failed.get_or_insert(error);
         }
     }
@@ -248,7 +248,7 @@ impl Drop for Audience {
 struct Unheard;
 
 impl Listener for Unheard {
-    fn tell(&mut self, _: Timestamp, _: &Progress) -> std::io::Result<()> {
+    fn tell(&mut self, _: Timestamp, _: &Event) -> std::io::Result<()> {
         Ok(())
     }
 }
@@ -257,9 +257,9 @@ impl Listener for Unheard {
 struct All(Vec<Box<dyn Listener + Send>>);
 
 impl Listener for All {
-    fn tell(&mut self, now: Timestamp, progress: &Progress) -> std::io::Result<()> {
+    fn tell(&mut self, now: Timestamp, event: &Event) -> std::io::Result<()> {
         // All are told, whichever of them fails.
-        self.0.iter_mut().map(|listener| listener.tell(now, progress)).fold(Ok(()), Result::and)
+        self.0.iter_mut().map(|listener| listener.tell(now, event)).fold(Ok(()), Result::and)
     }
 
     fn tick(&mut self, now: Timestamp) {

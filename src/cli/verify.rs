@@ -68,6 +68,6 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
             timeout: args.timeout,
         },
     };
-    let execution = execute::verify(rollout, &reader, stop, &mut |now, progress| audience.tell(now, progress)).await;
+    let execution = execute::verify(rollout, &reader, stop, &mut |now, event| audience.tell(now, event)).await;
     audience.dismiss(&execution, terminal)
 }

@@ -121,9 +121,8 @@ fn write_verdict(
     exit_code: u8,
 ) -> io::Result<()> {
     let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
-    let (nodes, parts) = (count(outcome.count(|_| true), "node"), summary::parts(outcome).join(", "));
-    let numbers = if parts.is_empty() { nodes } else { format!("{nodes}: {parts}") };
-    writeln!(out, "### nodecfg {}: {verdict} {}. {numbers}.\n", before.command, duration(seconds))?;
+    let (nodes, parts) = summary::numbers(outcome);
+    writeln!(out, "### nodecfg {}: {verdict} {}. {nodes}{parts}.\n", before.command, duration(seconds))?;
     let Scene { fleet, commit, signer, namespace, server } = &before.scene;
     let revision = match commit {
         Some(commit) => format!("at commit `{}`", commit.short()),

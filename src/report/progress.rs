@@ -12,7 +12,7 @@ use super::{duration, whole_duration};
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_planning::judge::Target;
-use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::snapshot::Signer;
 
 /// Shows progress to somebody.
@@ -21,7 +21,7 @@ pub trait Listener {
     ///
     /// # Errors
     /// When it cannot be shown.
-    fn tell(&mut self, now: Timestamp, progress: &Progress) -> io::Result<()>;
+    fn tell(&mut self, now: Timestamp, event: &Event) -> io::Result<()>;
 
     /// Time went by. Called several times a second where [`wants_ticks`](Self::wants_ticks) says so.
     fn tick(&mut self, now: Timestamp) {
@@ -58,11 +58,11 @@ impl<W: Write> Lines<W> {
 }
 
 impl<W: Write> Listener for Lines<W> {
-    fn tell(&mut self, now: Timestamp, progress: &Progress) -> io::Result<()> {
-        if matches!(progress, Progress::Waiting { .. }) && !self.with_waiting {
+    fn tell(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
+        if matches!(event.progress, Progress::Waiting { .. }) && !self.with_waiting {
             return Ok(());
         }
-        writeln!(self.out, "{}", timed(self.start, now, progress))?;
+        writeln!(self.out, "{}", timed(self.start, now, &event.progress))?;
         self.out.flush()
     }
 }
@@ -162,8 +162,8 @@ impl<W: Write> JsonLines<W> {
 }
 
 impl<W: Write> Listener for JsonLines<W> {
-    fn tell(&mut self, now: Timestamp, progress: &Progress) -> io::Result<()> {
-        let document = Document::value(progress)?;
+    fn tell(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
+        let document = Document::value(&event.progress)?;
         let event = document.get("event").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.document(now, &event, document)
     }

@@ -13,6 +13,7 @@ use nodecfg_contract::observed::Pause;
 use nodecfg_planning::judge::Failure;
 use nodecfg_planning::plan::Why;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_planning::state::State;
 
 /// How many nodes the table shows. Where there are more, it leaves out those that converged.
 const ROWS: usize = 50;
@@ -60,7 +61,7 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
             row.pool.to_string(),
             source::short(row.node.from.as_ref()),
             source::short(row.node.to.source()),
-            state(&row.node.end),
+            state(&row.node.end).to_owned(),
             row.node.seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1}")),
         ]
     });
@@ -77,7 +78,7 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 
 /// States and how many nodes have each: `50 not started, 900 converged`.
 pub(super) fn in_numbers<'a>(ends: impl Iterator<Item = &'a End>) -> String {
-    let mut states: BTreeMap<(u8, String), usize> = BTreeMap::new();
+    let mut states: BTreeMap<(u8, &str), usize> = BTreeMap::new();
     for end in ends {
         *states.entry((weight(end), state(end))).or_default() += 1;
     }
@@ -100,26 +101,20 @@ pub(super) fn weight(end: &End) -> u8 {
     }
 }
 
-/// A node's end in a word or two.
+/// A node's end in a word or two: that of its state, or a more exact one.
 #[must_use]
-pub fn state(end: &End) -> String {
+pub fn state(end: &End) -> &'static str {
     match end {
-        End::Converged => "converged".to_owned(),
-        End::LeftAlone { why: Why::Conflict { .. } } => "conflict".to_owned(),
+        End::LeftAlone { why: Why::Conflict { .. } } => "conflict",
         End::LeftAlone { why: Why::Unsupported { .. } | Why::NoDynamicConfig | Why::WouldRefuse { .. } } => {
-            "unsupported".to_owned()
+            "unsupported"
         }
-        End::LeftAlone { why: Why::AgentSilent } => "no agent".to_owned(),
-        End::LeftAlone { .. } => "unchanged".to_owned(),
-        End::Failed { rolled_back: true, .. } => "failed, rolled back".to_owned(),
-        End::Failed { failure: Failure::TimedOut { .. }, .. } => "timed out".to_owned(),
-        End::Failed { .. } => "failed".to_owned(),
-        End::Refused { .. } => "refused".to_owned(),
-        End::Changed { .. } => "changed by others".to_owned(),
-        End::Gone => "gone".to_owned(),
-        End::NotStarted => "not started".to_owned(),
-        End::InFlight => "in flight".to_owned(),
-        End::RolledBack => "rolled back".to_owned(),
+        End::LeftAlone { why: Why::AgentSilent } => "no agent",
+        End::LeftAlone { .. } => "unchanged",
+        End::Failed { rolled_back: true, .. } => "failed, rolled back",
+        End::Failed { failure: Failure::TimedOut { .. }, .. } => "timed out",
+        End::Refused { .. } => "refused",
+        _ => end.state().word(),
     }
 }
 
@@ -238,33 +233,27 @@ pub fn totals(outcome: &Outcome, seconds: f64) -> String {
     } else {
         format!("{} after {took}.", bad("Not done"))
     };
-    let nodes = heading(count(outcome.count(|_| true), "node"));
-    let parts = parts(outcome);
-    if parts.is_empty() { format!("{verdict} {nodes}.") } else { format!("{verdict} {nodes}: {}.", parts.join(", ")) }
+    let (nodes, parts) = numbers(outcome);
+    format!("{verdict} {}{parts}.", heading(nodes))
 }
 
-/// How many nodes ended in each way: `2 converged`, `1 failed`.
-pub(super) fn parts(outcome: &Outcome) -> Vec<String> {
-    let mut parts = Vec::new();
-    let mut add = |number: usize, what: &str| {
-        if number > 0 {
-            parts.push(format!("{number} {what}"));
-        }
-    };
-    add(outcome.count(|end| *end == End::Converged), "converged");
-    add(outcome.count(|end| matches!(end, End::LeftAlone { why } if why.is_settled())), "as wanted already");
-    add(outcome.count(|end| matches!(end, End::Failed { .. } | End::Refused { .. })), "failed");
-    add(outcome.count(|end| matches!(end, End::LeftAlone { why } if why.is_blocked())), "blocked");
-    add(outcome.count(|end| matches!(end, End::Changed { .. })), "changed by others");
-    add(outcome.count(|end| matches!(end, End::InFlight)), "in flight");
-    add(outcome.count(|end| matches!(end, End::RolledBack)), "rolled back");
-    add(outcome.count(|end| matches!(end, End::NotStarted)), "not started");
-    add(
-        outcome.count(|end| matches!(end, End::LeftAlone { why } if !why.is_settled() && !why.is_blocked())),
-        "skipped",
-    );
-    add(outcome.count(|end| matches!(end, End::Gone)), "gone");
-    parts
+/// The number of nodes, and how many ended in each state: `3 nodes` and `: 2 converged, 1 failed`. What is as wanted comes
+/// first, then the worst.
+pub(super) fn numbers(outcome: &Outcome) -> (String, String) {
+    const WANTED: [State; 2] = [State::Converged, State::Settled];
+    let states = outcome.states();
+    let others = states.keys().copied().filter(|state| !WANTED.contains(state));
+    let parts: Vec<String> = WANTED
+        .into_iter()
+        .chain(others)
+        .filter_map(|state| Some((state, states.get(&state)?)))
+        .map(|(state, number)| match state {
+            State::Settled => format!("{number} as wanted already"),
+            _ => format!("{number} {}", state.word()),
+        })
+        .collect();
+    let nodes = count(states.values().sum(), "node");
+    (nodes, if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) })
 }
 
 /// What there is to explain about how a node ended.

@@ -3,7 +3,6 @@
 //!
 //! Events go out beside the rollout and never hold it up: one at a time, and what is left at the end gets a few seconds.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,10 +11,10 @@ use tokio::task::JoinHandle;
 
 use nodecfg_cluster::ClusterWriter;
 use nodecfg_cluster::writer::NodeNotice;
-use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::names::NodeName;
 use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::StopReason;
-use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::progress::{Event, Progress};
 
 /// How long the end of a rollout waits for events that have not been sent.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -25,7 +24,6 @@ pub(super) struct Commentary {
     sender: mpsc::UnboundedSender<NodeNotice>,
     task: JoinHandle<()>,
     origin: String,
-    last_failed: BTreeMap<PoolName, NodeName>,
 }
 
 impl Commentary {
@@ -38,16 +36,13 @@ impl Commentary {
             }
         });
         let commit = plan.commit.as_ref().map(|commit| format!(" at commit {}", commit.short())).unwrap_or_default();
-        Self { sender, task, origin: format!("fleet {}{commit}", plan.fleet), last_failed: BTreeMap::new() }
+        Self { sender, task, origin: format!("fleet {}{commit}", plan.fleet) }
     }
 
-    pub(super) fn hear(&mut self, at: Timestamp, progress: &Progress) {
-        if let Some(notice) = notices(&self.origin, &self.last_failed, at, progress) {
+    pub(super) fn hear(&self, at: Timestamp, event: &Event) {
+        if let Some(notice) = notices(&self.origin, at, event) {
             // The receiver lives as long as this; were it gone, an event is lost and nothing else.
             let _ = self.sender.send(notice);
-        }
-        if let Progress::Failed { pool, node, .. } = progress {
-            self.last_failed.insert(pool.clone(), node.clone());
         }
     }
 
@@ -59,15 +54,11 @@ impl Commentary {
     }
 }
 
-fn notices(
-    origin: &str,
-    last_failed: &BTreeMap<PoolName, NodeName>,
-    at: Timestamp,
-    progress: &Progress,
-) -> Option<NodeNotice> {
+fn notices(origin: &str, at: Timestamp, event: &Event) -> Option<NodeNotice> {
+    let last_failed = event.pool.as_ref().and_then(|pool| pool.last_failed.as_ref());
     let notice =
         |node: &NodeName, warning, reason, message| NodeNotice { node: node.clone(), warning, reason, message, at };
-    match progress {
+    match &event.progress {
         Progress::Assigned { pool, node, to, .. } => {
             Some(notice(node, false, "NodeConfigAssigned", format!("Assigned {to} (pool {pool}, {origin})")))
         }
@@ -79,7 +70,7 @@ fn notices(
             Some(notice(node, true, "NodeConfigRolledBack", format!("Pointed back at {to} (pool {pool}, {origin})")))
         }
         // A pool is no object of the cluster: what stopped it is told on the node that did.
-        Progress::Stopped { pool, reason } => culprit(last_failed.get(pool), reason).map(|node| {
+        Progress::Stopped { pool, reason } => culprit(last_failed, reason).map(|node| {
             let message = format!("The rollout of pool {pool} stopped: {reason} ({origin})");
             notice(node, true, "NodeConfigRolloutStopped", message)
         }),
@@ -101,16 +92,21 @@ mod tests {
     use super::*;
     use nodecfg_planning::judge::{Failure, Target};
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
+    use nodecfg_planning::rollout::progress::{Gate, NodeCounts, PoolState};
 
     #[test]
     fn assignments_and_failures_are_told_on_their_nodes_and_a_stop_on_the_node_that_caused_it() {
-        let at = Timestamp::UNIX_EPOCH;
-        let hear = |last: &BTreeMap<_, _>, progress| notices("fleet f at commit 0123456789", last, at, &progress);
+        let hear = |last_failed: Option<&NodeName>, progress| {
+            let counts = NodeCounts::default();
+            let pool = PoolState { counts, gate: Gate::Open, canaries: 0, last_failed: last_failed.cloned() };
+            let event = Event { progress, pool: Some(pool) };
+            notices("fleet f at commit 0123456789", Timestamp::UNIX_EPOCH, &event)
+        };
         let (pool, node) = (pool_name("gpu"), node_name("n1"));
 
         let assigned =
             Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Source(source("x")) };
-        let told = hear(&BTreeMap::new(), assigned).unwrap();
+        let told = hear(None, assigned).unwrap();
         assert_eq!((told.reason, told.warning), ("NodeConfigAssigned", false));
         assert_eq!(told.message, "Assigned kube-system/x (pool gpu, fleet f at commit 0123456789)");
 
@@ -119,12 +115,12 @@ mod tests {
             node: node.clone(),
             failure: Failure::Refused { error: "no".to_owned() },
         };
-        assert!(hear(&BTreeMap::new(), failed).unwrap().warning);
+        assert!(hear(None, failed).unwrap().warning);
 
         let stopped = Progress::Stopped { pool: pool.clone(), reason: StopReason::CanaryFailed { node: node.clone() } };
         let interrupted = Progress::Stopped { pool: pool.clone(), reason: StopReason::Interrupted };
-        assert_eq!(hear(&BTreeMap::new(), interrupted), None, "no node is to blame");
-        let told = hear(&[(pool, node.clone())].into(), stopped).unwrap();
+        assert_eq!(hear(None, interrupted), None, "no node is to blame");
+        let told = hear(Some(&node), stopped).unwrap();
         assert_eq!((told.node, told.reason), (node, "NodeConfigRolloutStopped"));
         assert!(told.message.contains("canary n1 failed"));
     }

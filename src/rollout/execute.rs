@@ -20,7 +20,7 @@ use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{Options, Plan, belongs, redecide};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::Ear;
-use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::rollout::{Outcome, StopReason};
 
 /// How many ConfigMaps are created at a time.
@@ -85,7 +85,7 @@ pub async fn verify(
     rollout: Rollout<'_>,
     reader: &ClusterReader,
     stop: watch::Receiver<Stop>,
-    listener: &mut dyn FnMut(Timestamp, &Progress),
+    listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Execution {
     run(rollout, reader, None, Helm { lock_lost: None, orders: None, stop }, listener).await
 }
@@ -103,7 +103,7 @@ pub async fn execute(
     lock_lost: impl Future<Output = String>,
     orders: watch::Receiver<Orders>,
     stop: watch::Receiver<Stop>,
-    listener: &mut dyn FnMut(Timestamp, &Progress),
+    listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Result<Execution, ClusterError> {
     let prepare = async {
         check_permissions(rollout.plan, reader).await?;
@@ -115,11 +115,11 @@ pub async fn execute(
         // No node has been touched; whatever ConfigMaps are there serve the next run.
         Ok(_) = asked.wait_for(|stop| *stop >= Stop::Gently) => {}
     }
-    let mut commentary = Commentary::start(writer.clone(), rollout.plan);
+    let commentary = Commentary::start(writer.clone(), rollout.plan);
     let execution = {
-        let mut tell = |now: Timestamp, progress: &Progress| {
-            commentary.hear(now, progress);
-            listener(now, progress);
+        let mut tell = |now: Timestamp, event: &Event| {
+            commentary.hear(now, event);
+            listener(now, event);
         };
         let mut lost = pin!(lock_lost);
         let helm = Helm { lock_lost: Some(lost.as_mut()), orders: Some(orders), stop };
@@ -146,7 +146,7 @@ pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<()
 async fn create_config_maps(
     plan: &Plan,
     writer: &ClusterWriter,
-    listener: &mut dyn FnMut(Timestamp, &Progress),
+    listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Result<(), ClusterError> {
     let specs: Vec<ConfigMapSpec> = plan
         .config_maps
@@ -168,7 +168,8 @@ async fn create_config_maps(
         .buffer_unordered(CONFIG_MAPS_AT_A_TIME);
     while let Some((spec, result)) = created.next().await {
         if result? == Created::Created {
-            listener(nodecfg_clock::now(), &Progress::ConfigMapCreated { name: spec.name.clone() });
+            let progress = Progress::ConfigMapCreated { name: spec.name.clone() };
+            listener(nodecfg_clock::now(), &Event { progress, pool: None });
         }
     }
     Ok(())
@@ -189,7 +190,7 @@ async fn run(
     reader: &ClusterReader,
     writer: Option<&ClusterWriter>,
     mut helm: Helm<'_>,
-    listener: &mut dyn FnMut(Timestamp, &Progress),
+    listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Execution {
     let mut runner = Runner {
         rollout,
@@ -235,7 +236,7 @@ struct Runner<'a> {
     error: Option<ClusterError>,
     lock_lost: bool,
     ear: Ear,
-    listener: &'a mut dyn FnMut(Timestamp, &Progress),
+    listener: &'a mut dyn FnMut(Timestamp, &Event),
 }
 
 impl Runner<'_> {
@@ -246,9 +247,9 @@ impl Runner<'_> {
             match command {
                 Command::Assign(node, patch) => self.queue.push_back(Request::Assign(node, patch)),
                 Command::RollBack(node, patch) => self.queue.push_back(Request::RollBack(node, patch)),
-                Command::Tell(progress) => {
-                    (self.listener)(now, &progress);
-                    if let Progress::Stopped { pool, .. } = *progress {
+                Command::Tell(event) => {
+                    (self.listener)(now, &event);
+                    if let Progress::Stopped { pool, .. } = event.progress {
                         stopped.push(pool);
                     }
                 }

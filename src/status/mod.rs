@@ -18,13 +18,12 @@ use nodecfg_planning::plan::{Owner, Why};
 
 mod changes;
 mod make;
-mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use changes::{Change, changes};
 pub use make::{Selection, Wanted, make};
-pub use state::{Grade, State};
+pub use nodecfg_planning::state::{Grade, State};
 
 /// How a fleet is, or several in one cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

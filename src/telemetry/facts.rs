@@ -7,82 +7,29 @@ use jiff::Timestamp;
 
 use nodecfg_contract::names::{CommitId, FleetName, PoolName};
 use nodecfg_planning::judge;
-use nodecfg_planning::plan::{Action, Plan, Why};
+use nodecfg_planning::plan::{Action, Plan};
 use nodecfg_planning::rollout::{End, Outcome};
+use nodecfg_planning::state::State;
 
-/// Where a node of a pool is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// It runs what the repository says.
-    Converged,
-    /// It is to be pointed at something else, and was not.
-    ToAssign,
-    /// It points at what it shall run, and does not run it yet.
-    Waiting,
-    /// It reports an error, did not get there in time, or the API server refused to assign it.
-    Failed,
-    /// Something forbids to assign it: a conflict, a kubelet that cannot, a node without an agent.
-    Blocked,
-    /// It is left alone on purpose: its pool is paused, or it is being deleted.
-    Skipped,
-}
+/// The values of the label `state`, each with the states that it stands for. Coarser than the order of severity: alerts
+/// depend on these names.
+pub const LABELS: [(&str, &[State]); 6] = [
+    ("converged", &[State::Converged, State::Settled]),
+    ("to_assign", &[State::NotStarted, State::RolledBack]),
+    ("waiting", &[State::InFlight]),
+    ("failed", &[State::Failed]),
+    // The next plan finds a conflict where another client changed a node, or a node to assign.
+    ("blocked", &[State::Blocked, State::Astray]),
+    ("skipped", &[State::Skipped]),
+];
 
-impl State {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Converged, Self::ToAssign, Self::Waiting, Self::Failed, Self::Blocked, Self::Skipped];
-
-    /// The value of the label.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Converged => "converged",
-            Self::ToAssign => "to_assign",
-            Self::Waiting => "waiting",
-            Self::Failed => "failed",
-            Self::Blocked => "blocked",
-            Self::Skipped => "skipped",
-        }
-    }
-
-    /// Whether the node is not on what the repository says, and should be.
-    #[must_use]
-    pub fn is_drift(self) -> bool {
-        !matches!(self, Self::Converged | Self::Skipped)
-    }
-
-    fn left_alone(why: &Why) -> Self {
-        if why.is_settled() {
-            Self::Converged
-        } else if why.is_blocked() {
-            Self::Blocked
-        } else {
-            Self::Skipped
-        }
-    }
-
-    /// Where the plan sees a node that it has a step for.
-    fn planned(action: &Action) -> Self {
-        match action {
-            Action::Assign { .. } => Self::ToAssign,
-            Action::Await { error: Some(_), .. } => Self::Failed,
-            Action::Await { waiting: Some(_), .. } => Self::Waiting,
-            Action::Await { waiting: None, error: None } => Self::Converged,
-        }
-    }
-
-    /// Where a node ended. `None`: it is no node of the cluster any more.
-    fn ended(end: &End) -> Option<Self> {
-        Some(match end {
-            End::Converged => Self::Converged,
-            End::LeftAlone { why } => Self::left_alone(why),
-            End::Failed { .. } | End::Refused { .. } => Self::Failed,
-            // The next plan finds a conflict there, or a node to assign; now somebody else has it.
-            End::Changed { .. } => Self::Blocked,
-            End::NotStarted | End::RolledBack => Self::ToAssign,
-            End::InFlight => Self::Waiting,
-            End::Gone => return None,
-        })
+/// Where the plan sees a node that it has a step for.
+fn planned(action: &Action) -> State {
+    match action {
+        Action::Assign { .. } => State::NotStarted,
+        Action::Await { error: Some(_), .. } => State::Failed,
+        Action::Await { waiting: Some(_), .. } => State::InFlight,
+        Action::Await { waiting: None, error: None } => State::Converged,
     }
 }
 
@@ -196,6 +143,12 @@ impl PoolFacts {
     fn add(&mut self, state: State) {
         *self.states.entry(state).or_default() += 1;
     }
+
+    /// How many nodes each value of the label `state` has.
+    #[must_use]
+    pub fn labelled(&self) -> [(&'static str, usize); 6] {
+        LABELS.map(|(label, states)| (label, states.iter().filter_map(|state| self.states.get(state)).sum()))
+    }
 }
 
 /// What the cluster's nodes are like.
@@ -215,14 +168,14 @@ impl Nodes {
         for pool in &plan.pools {
             let facts = nodes.pools.entry(pool.name.clone()).or_default();
             for step in pool.steps() {
-                let state = State::planned(&step.action);
+                let state = planned(&step.action);
                 facts.add(state);
                 if state == State::Failed {
                     *facts.failures.entry(NodeFailure::Rejected).or_default() += 1;
                 }
             }
             for left in &pool.left_alone {
-                facts.add(State::left_alone(&left.why));
+                facts.add(left.why.state());
             }
         }
         nodes
@@ -235,9 +188,7 @@ impl Nodes {
         for (pool, ended) in &outcome.pools {
             let facts = nodes.pools.entry(pool.clone()).or_default();
             for node in &ended.nodes {
-                if let Some(state) = State::ended(&node.end) {
-                    facts.add(state);
-                }
+                facts.add(node.end.state());
                 if let Some(failure) = NodeFailure::of(&node.end) {
                     *facts.failures.entry(failure).or_default() += 1;
                 }

@@ -1,6 +1,6 @@
 //! The metrics of a run: what they are called, and their values. docs/metrics.md has the same table (a test compares them).
 
-use super::facts::{NodeFailure, Run, State, seconds};
+use super::facts::{NodeFailure, Run, seconds};
 
 /// A metric. All are gauges: a run is over when they are seen, and the next one knows nothing of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,15 +91,14 @@ pub fn samples(run: &Run) -> Vec<Sample> {
     }
     let Some(nodes) = &run.record.nodes else { return samples };
     for (pool, facts) in &nodes.pools {
-        for state in State::ALL {
-            let count = facts.states.get(&state).copied().unwrap_or_default();
-            add(&NODES, &[pool.as_str(), state.name()], number(count));
+        for (label, count) in facts.labelled() {
+            add(&NODES, &[pool.as_str(), label], number(count));
         }
     }
     add(&NODES, &["", UNPOOLED], number(nodes.unpooled));
     for (pool, facts) in &nodes.pools {
-        let drifted = facts.states.iter().filter(|(state, _)| state.is_drift()).map(|(_, count)| count).sum();
-        add(&DRIFTED, &[pool.as_str()], number(drifted));
+        let drifted = facts.labelled().into_iter().filter(|(label, _)| !["converged", "skipped"].contains(label));
+        add(&DRIFTED, &[pool.as_str()], number(drifted.map(|(_, count)| count).sum()));
     }
     for (pool, facts) in &nodes.pools {
         for kind in NodeFailure::ALL {

@@ -1,14 +1,14 @@
 //! The spans of a run. They are spans of `tracing` with a target of their own, which logs leave out and an exporter, when there
 //! is one, takes. Without one they cost nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tracing::Span;
 
 use super::facts::{Run, RunFailure};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::progress::{Event, Gate, Progress};
 
 /// The target of all spans and of their events.
 pub const TARGET: &str = "nodecfg::spans";
@@ -52,18 +52,10 @@ pub fn stage(stage: &'static str) -> Span {
     tracing::info_span!(target: TARGET, "stage", otel.name = stage)
 }
 
-/// A pool while it is rolled out.
-struct Pool {
-    span: Span,
-    /// Nodes of which the end has not been told.
-    left: BTreeSet<NodeName>,
-    soaking: bool,
-}
-
 /// The spans of a rollout: one for each pool with something to do, and in it one for each node, from its assignment to its end.
 #[derive(Default)]
 pub struct Rollout {
-    pools: BTreeMap<PoolName, Pool>,
+    pools: BTreeMap<PoolName, Span>,
     nodes: BTreeMap<NodeName, Span>,
 }
 
@@ -75,11 +67,7 @@ impl Rollout {
         if Span::current().is_disabled() {
             return rollout;
         }
-        for pool in &plan.pools {
-            let left: BTreeSet<NodeName> = pool.steps().map(|step| step.node.clone()).collect();
-            if left.is_empty() {
-                continue;
-            }
+        for pool in plan.pools.iter().filter(|pool| pool.steps().next().is_some()) {
             let span = tracing::info_span!(
                 target: TARGET,
                 "rollout",
@@ -90,17 +78,17 @@ impl Rollout {
                 nodecfg.pool.nodes = pool.nodes,
                 nodecfg.pool.to_assign = pool.assignments(),
             );
-            rollout.pools.insert(pool.name.clone(), Pool { span, left, soaking: false });
+            rollout.pools.insert(pool.name.clone(), span);
         }
         rollout
     }
 
     /// Something happened.
-    pub fn tell(&mut self, progress: &Progress) {
+    pub fn tell(&mut self, event: &Event) {
         if self.pools.is_empty() {
             return;
         }
-        match progress {
+        match &event.progress {
             Progress::Assigned { pool, node, .. } => {
                 let Some(span) = self.node(pool, node) else { return };
                 tracing::info!(target: TARGET, parent: &span, "assigned");
@@ -116,39 +104,32 @@ impl Rollout {
                 self.ended(pool, node, "changed by others", Some("changed by others"))
             }
             Progress::Gone { pool, node } => self.ended(pool, node, "gone", None),
-            Progress::RolledBack { pool, .. } => {
-                if let Some(Pool { span, .. }) = self.pools.get(pool) {
-                    tracing::info!(target: TARGET, parent: span, "rolled back");
-                }
-            }
-            Progress::NotBack { pool, .. } => {
-                if let Some(Pool { span, .. }) = self.pools.get(pool) {
-                    tracing::info!(target: TARGET, parent: span, "not back");
-                }
-            }
-            Progress::NotRolledBack { pool, .. } => {
-                if let Some(Pool { span, .. }) = self.pools.get(pool) {
-                    tracing::info!(target: TARGET, parent: span, "not pointed back");
-                }
-            }
-            Progress::Soaking { pool, .. } => self.soak(pool, true),
-            Progress::Soaked { pool } => self.soak(pool, false),
+            Progress::RolledBack { pool, .. } => self.note(pool, "rolled back"),
+            Progress::NotBack { pool, .. } => self.note(pool, "not back"),
+            Progress::NotRolledBack { pool, .. } => self.note(pool, "not pointed back"),
+            Progress::Soaking { pool, .. } => self.note(pool, "soaking"),
+            Progress::Soaked { pool } => self.note(pool, "soaked"),
             Progress::Stopped { pool, reason } => {
-                if let Some(Pool { span, .. }) = self.pools.get(pool) {
+                if let Some(span) = self.pools.get(pool) {
                     span.record("otel.status_code", "ERROR");
                     span.record("otel.status_description", reason.to_string());
-                    tracing::info!(target: TARGET, parent: span, "stopped");
                 }
+                self.note(pool, "stopped");
             }
             Progress::ConfigMapCreated { name } => {
                 tracing::info!(target: TARGET, name, "ConfigMap created");
             }
         }
+        let Some((name, state)) = event.progress.pool().zip(event.pool.as_ref()) else { return };
+        // A pool's span ends with its last node, unless that is a canary that has yet to soak.
+        if state.counts.pending + state.counts.in_flight == 0 && !matches!(state.gate, Gate::Soaking { .. }) {
+            self.pools.remove(name);
+        }
     }
 
     /// The span of a node, opened when it is new. `None` when that of its pool has ended.
     fn node(&mut self, pool: &PoolName, node: &NodeName) -> Option<Span> {
-        let parent = &self.pools.get(pool)?.span;
+        let parent = self.pools.get(pool)?;
         let open = || {
             tracing::info_span!(
                 target: TARGET,
@@ -172,24 +153,11 @@ impl Rollout {
         }
         tracing::info!(target: TARGET, parent: &span, "{how}");
         self.nodes.remove(node);
-        if let Some(pool) = self.pools.get_mut(pool) {
-            pool.left.remove(node);
-        }
-        self.close(pool);
     }
 
-    fn soak(&mut self, pool: &PoolName, soaking: bool) {
-        if let Some(pool) = self.pools.get_mut(pool) {
-            tracing::info!(target: TARGET, parent: &pool.span, "{}", if soaking { "soaking" } else { "soaked" });
-            pool.soaking = soaking;
-        }
-        self.close(pool);
-    }
-
-    /// A pool's span ends with its last node, unless that is a canary that has yet to soak.
-    fn close(&mut self, name: &PoolName) {
-        if self.pools.get(name).is_some_and(|pool| pool.left.is_empty() && !pool.soaking) {
-            self.pools.remove(name);
+    fn note(&self, pool: &PoolName, what: &'static str) {
+        if let Some(span) = self.pools.get(pool) {
+            tracing::info!(target: TARGET, parent: span, "{what}");
         }
     }
 }

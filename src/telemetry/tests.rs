@@ -6,7 +6,7 @@ use std::fs;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::facts::{Before, NodeFailure, Nodes, PoolFacts, Record, Run, RunFailure, State};
+use super::facts::{Before, LABELS, NodeFailure, Nodes, PoolFacts, Record, Run, RunFailure};
 use super::metrics::{ALL, COMMON, LAST_SUCCESS, RUN_INFO, samples};
 use super::settings::Settings;
 use super::textfile;
@@ -15,6 +15,7 @@ use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_planning::judge::{Failure, Target, Waiting};
 use nodecfg_planning::plan::{Owner, Why};
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
+use nodecfg_planning::state::State;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_millisecond(second * 1000 + 250).expect("a time")
@@ -23,7 +24,7 @@ fn at(second: i64) -> Timestamp {
 fn run(exit: u8) -> Run {
     let general = PoolFacts { states: [(State::Converged, 7), (State::Skipped, 1)].into(), failures: BTreeMap::new() };
     let gpu = PoolFacts {
-        states: [(State::Converged, 2), (State::ToAssign, 3), (State::Failed, 1), (State::Blocked, 1)].into(),
+        states: [(State::Converged, 2), (State::NotStarted, 3), (State::Failed, 1), (State::Blocked, 1)].into(),
         failures: [(NodeFailure::TimedOut, 1)].into(),
     };
     let pool = |name: &str| PoolName::new(name).expect("a name");
@@ -140,34 +141,32 @@ fn the_file_is_one_that_node_exporter_reads() {
 fn how_nodes_end_is_counted() {
     let refused = || Failure::Refused { error: "no".to_owned() };
     let ends = [
-        (End::Converged, Some(State::Converged)),
-        (End::LeftAlone { why: Why::Converged }, Some(State::Converged)),
-        (End::LeftAlone { why: Why::Paused { order: None } }, Some(State::Skipped)),
-        (End::LeftAlone { why: Why::Deleting }, Some(State::Skipped)),
-        (End::LeftAlone { why: Why::AgentSilent }, Some(State::Blocked)),
+        (End::Converged, Some("converged")),
+        (End::LeftAlone { why: Why::Converged }, Some("converged")),
+        (End::LeftAlone { why: Why::Paused { order: None } }, Some("skipped")),
+        (End::LeftAlone { why: Why::Deleting }, Some("skipped")),
+        (End::LeftAlone { why: Why::AgentSilent }, Some("blocked")),
         (
             End::LeftAlone {
                 why: Why::Conflict { source: ConfigSource::config_map("a", "b", "kubelet"), owner: Owner::Unknown },
             },
-            Some(State::Blocked),
+            Some("blocked"),
         ),
-        (End::Failed { failure: refused(), rolled_back: false }, Some(State::Failed)),
-        (End::Failed { failure: refused(), rolled_back: true }, Some(State::Failed)),
+        (End::Failed { failure: refused(), rolled_back: false }, Some("failed")),
+        (End::Failed { failure: refused(), rolled_back: true }, Some("failed")),
         (
             End::Failed { failure: Failure::TimedOut { waiting: Waiting::NotAssigned }, rolled_back: false },
-            Some(State::Failed),
+            Some("failed"),
         ),
-        (End::Refused { error: "forbidden".to_owned() }, Some(State::Failed)),
-        (End::Changed { to: None }, Some(State::Blocked)),
-        (End::NotStarted, Some(State::ToAssign)),
-        (End::InFlight, Some(State::Waiting)),
+        (End::Refused { error: "forbidden".to_owned() }, Some("failed")),
+        (End::Changed { to: None }, Some("blocked")),
+        (End::NotStarted, Some("to_assign")),
+        (End::InFlight, Some("waiting")),
         (End::Gone, None),
     ];
-    let mut expected: BTreeMap<State, usize> = BTreeMap::new();
-    for state in ends.iter().filter_map(|(_, state)| *state) {
-        *expected.entry(state).or_default() += 1;
-    }
-    let node = |(end, _): &(End, Option<State>)| NodeOutcome {
+    let number = |label| (label, ends.iter().filter(|(_, other)| *other == Some(label)).count());
+    let expected = LABELS.map(|(label, _)| number(label));
+    let node = |(end, _): &(End, Option<&str>)| NodeOutcome {
         node: NodeName::new("n").expect("a name"),
         from: None,
         to: Target::Local,
@@ -178,7 +177,7 @@ fn how_nodes_end_is_counted() {
     let outcome = Outcome { pools: [(PoolName::new("gpu").expect("a name"), pool)].into() };
     let nodes = Nodes { unpooled: 3, ..Nodes::default() }.ended(&outcome);
     let facts = nodes.pools.values().next().expect("a pool");
-    assert_eq!((&facts.states, nodes.unpooled), (&expected, 3));
+    assert_eq!((facts.labelled(), nodes.unpooled), (expected, 3));
     let failures = [(NodeFailure::Rejected, 2), (NodeFailure::TimedOut, 1), (NodeFailure::Refused, 1)];
     assert_eq!(facts.failures, failures.into());
 }
@@ -193,7 +192,7 @@ fn every_metric_is_documented_as_it_is() {
     let expected: Vec<String> = ALL.iter().map(|metric| row(metric)).collect();
     let is: Vec<&str> = page.lines().filter(|line| line.starts_with("| `nodecfg_")).collect();
     assert_eq!(is, expected);
-    for name in State::ALL.map(State::name).iter().chain(&NodeFailure::ALL.map(NodeFailure::name)) {
+    for name in LABELS.map(|(label, _)| label).iter().chain(&NodeFailure::ALL.map(NodeFailure::name)) {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
     // As rows of their table, and no others.
@@ -234,7 +233,7 @@ proptest! {
         }
         if let Some(nodes) = &mut run.record.nodes {
             for pool in nodes.pools.values_mut() {
-                pool.states = State::ALL.into_iter().zip(counts.iter().copied()).collect();
+                pool.states = LABELS.map(|(_, states)| states[0]).into_iter().zip(counts.iter().copied()).collect();
             }
         }
         run.before = before.map(|(fleet, last_success)| Before { fleet, last_success });
@@ -266,7 +265,7 @@ proptest! {
     fn drift_is_what_should_run_something_else(counts in proptest::collection::vec(0_usize..50, 6)) {
         let mut run = run(0);
         for pool in run.record.nodes.iter_mut().flat_map(|nodes| nodes.pools.values_mut()) {
-            pool.states = State::ALL.into_iter().zip(counts.iter().copied()).collect();
+            pool.states = LABELS.map(|(_, states)| states[0]).into_iter().zip(counts.iter().copied()).collect();
         }
         let expected = counts[1] + counts[2] + counts[3] + counts[4];
         for sample in samples(&run).iter().filter(|sample| sample.metric.name == "nodecfg_drifted_nodes") {

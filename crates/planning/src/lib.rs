@@ -2,6 +2,7 @@
 //!
 //! [`snapshot`] is the files of one revision, [`desired`] what they ask for, [`plan`] what that means for a cluster as
 //! observed, [`judge`] whether a node has converged, and [`rollout`] the state machine that decides which node starts next.
+//! [`state`] has a word for the state of a node, and the order of severity.
 //! Time and randomness come in as values.
 
 pub mod desired;
@@ -9,3 +10,4 @@ pub mod judge;
 pub mod plan;
 pub mod rollout;
 pub mod snapshot;
+pub mod state;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::page::{Mark, Span, State, Timeline, Track};
+use super::page::{Mark, Span, Timeline, Track};
 use crate::report::whole_duration;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::state::State;
 
 /// How many marks a pool keeps: it soaks once and stops once.
 const MARKS: usize = 8;
@@ -52,15 +53,15 @@ impl Chronicle {
             Progress::Waiting { node, .. } => {
                 ways.nodes.entry(node.clone()).or_insert(Way { from: 0.0, end: None });
             }
-            Progress::Converged { node, .. } => ways.end(node, at, State::CONVERGED),
-            Progress::Failed { node, .. } => ways.end(node, at, State::FAILED),
+            Progress::Converged { node, .. } => ways.end(node, at, State::Converged),
+            Progress::Failed { node, .. } => ways.end(node, at, State::Failed),
             Progress::Refused { node, .. } => {
                 ways.nodes.entry(node.clone()).or_insert(Way { from: at, end: None });
-                ways.end(node, at, State::FAILED);
+                ways.end(node, at, State::Failed);
             }
             // One that failed has failed all the same.
             Progress::RolledBack { node, .. } if !ways.has_failed(node) => ways.end(node, at, State::RolledBack),
-            Progress::NotBack { node, .. } => ways.end(node, at, State::FAILED),
+            Progress::NotBack { node, .. } => ways.end(node, at, State::Failed),
             Progress::Changed { node, .. } => ways.end(node, at, State::Astray),
             Progress::Gone { node, .. } => ways.end(node, at, State::Gone),
             Progress::Soaking { until, .. } => {
@@ -100,7 +101,7 @@ impl Ways {
     }
 
     fn has_failed(&self, node: &NodeName) -> bool {
-        self.nodes.get(node).is_some_and(|way| matches!(way.end, Some((_, State::FAILED))))
+        self.nodes.get(node).is_some_and(|way| matches!(way.end, Some((_, State::Failed))))
     }
 
     fn mark(&mut self, at: f64, text: String) {
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(timeline.seconds, 120.0);
         let [track] = timeline.tracks.as_slice() else { panic!("one pool") };
         let ways: Vec<_> = track.spans.iter().map(|span| (span.node.as_str(), span.from, span.to, span.end)).collect();
-        assert_eq!(ways, [("n0", 0.0, 110.0, State::FAILED), ("n1", 2.0, 100.0, State::CONVERGED)]);
+        assert_eq!(ways, [("n0", 0.0, 110.0, State::Failed), ("n1", 2.0, 100.0, State::Converged)]);
         assert_eq!(track.total, 5);
         assert_eq!(track.marks[0].text, "stopped: interrupted");
     }

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::document::table;
-use super::page::{Node, Page, Pool, State};
+use super::page::{Node, Page, Pool, class};
 use super::text::{Prose, Text};
 use crate::report::count;
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_planning::state::State;
 
 /// Up to how many nodes the tables are open from the start.
 const OPEN: usize = 30;
@@ -112,7 +113,7 @@ fn bar(counts: &[(State, usize)]) -> Markup {
                 // A state with few nodes is visible.
                 @let to = (before * WIDTH).checked_div(total).unwrap_or(0).max(from + 8).min(WIDTH);
                 @let from = from.min(WIDTH - 8);
-                path class=(state.class()) d={ "M" (from) " 0L" (to) " 0L" (to) " 10L" (from) " 10Z" } {}
+                path class=(class(*state)) d={ "M" (from) " 0L" (to) " 0L" (to) " 10L" (from) " 10Z" } {}
             }
         }
     }
@@ -124,7 +125,7 @@ fn legend(page: &Page) -> Markup {
         div #filters.filters {
             ul.legend aria-label="States and how many nodes have each" {
                 @for (state, number) in counts(page.pools.iter().flat_map(|pool| &pool.nodes)) {
-                    li { span.chip { i class=(state.class()) aria-hidden="true" {} b { (number) } " " (state.word()) } }
+                    li { span.chip { i class=(class(state)) aria-hidden="true" {} b { (number) } " " (state.word()) } }
                 }
             }
             label.search hidden {
@@ -158,7 +159,7 @@ fn one(page: &Page, pool: &Pool, first: usize, open: bool) -> Markup {
                     // One stop for the key Tab in each grid; the script moves it. The table needs none.
                     @let tabindex = (index > 0).then_some("-1");
                     @let label = format!("{}, {}", node.name, node.word);
-                    li { a class=(node.state.class()) href={ "#n" (first + index) } aria-label=(Text(&label)) tabindex=[tabindex] {} }
+                    li { a class=(class(node.state)) href={ "#n" (first + index) } aria-label=(Text(&label)) tabindex=[tabindex] {} }
                 }
             }
             "\n"
@@ -174,7 +175,7 @@ fn one(page: &Page, pool: &Pool, first: usize, open: bool) -> Markup {
 fn rows(pool: &Pool, first: usize, says: bool) -> Markup {
     html! {
         @for (index, node) in pool.nodes.iter().enumerate() {
-            tr class=(node.state.class()) id={ "n" (first + index) } tabindex="-1" {
+            tr class=(class(node.state)) id={ "n" (first + index) } tabindex="-1" {
                 th scope="row" { (node.name.as_str()) }
                 td { (Text(&node.word)) }
                 @for cell in &node.cells {

@@ -1,14 +1,12 @@
 //! What a page says, as plain data. How it looks is the business of its neighbours.
 
-use std::cmp::Ordering;
-
 use jiff::Timestamp;
 
 use crate::report::error::ErrorMessage;
 use crate::report::explain::Explanation;
 use crate::review::Review;
-use crate::status::State as Now;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_planning::state::State;
 
 /// A page.
 #[derive(Debug, Clone)]
@@ -76,97 +74,24 @@ pub struct Node {
     pub says: String,
 }
 
-/// How a node is: a colour, a shape and a word. What a node is at one look has the words and the order of
-/// [`status::State`](Now); what only a run can tell stands between those.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// As one look at it says.
-    Of(Now),
-    /// Somebody else pointed it elsewhere during the rollout.
-    Astray,
-    /// It was on its way when the run ended.
-    InFlight,
-    /// It was pointed back at what it had before.
-    RolledBack,
-    /// Its turn has not come.
-    NotStarted,
-    /// It is left alone on purpose.
-    Skipped,
-    /// It left the cluster.
-    Gone,
-    /// It runs what it shall, and did so before the run.
-    Settled,
-}
-
-impl State {
-    /// It failed, timed out, or its assignment was refused.
-    pub const FAILED: Self = Self::Of(Now::Failed);
-    /// It cannot be brought to what it shall run.
-    pub const BLOCKED: Self = Self::Of(Now::Blocked);
-    /// It runs what it shall.
-    pub const CONVERGED: Self = Self::Of(Now::Converged);
-
-    /// Its place among the states of one look: beside which, and whether before (0) or after it.
-    fn place(self) -> (Now, u8) {
-        match self {
-            Self::Astray => (Now::Drifted, 0),
-            Self::InFlight => (Now::OnTheWay, 0),
-            Self::Settled => (Now::Converged, 0),
-            Self::Of(state) => (state, 1),
-            Self::RolledBack => (Now::OnTheWay, 2),
-            Self::NotStarted => (Now::OnTheWay, 3),
-            Self::Skipped => (Now::Paused, 2),
-            Self::Gone => (Now::Paused, 3),
-        }
-    }
-
-    /// It in a word or two.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Of(state) => state.word(),
-            Self::Astray => "changed by others",
-            Self::InFlight => "in flight",
-            Self::RolledBack => "rolled back",
-            Self::NotStarted => "not started",
-            Self::Skipped => "skipped",
-            Self::Gone => "gone",
-            Self::Settled => "as wanted",
-        }
-    }
-
-    /// Its name in the style sheet. States that are never on one page may share one.
-    pub(super) fn class(self) -> &'static str {
-        match self {
-            Self::Of(Now::Failed) => "failed",
-            Self::Of(Now::NotReady) => "notready",
-            Self::Of(Now::Blocked) => "blocked",
-            Self::Of(Now::CannotFetch) => "unfetched",
-            Self::Astray | Self::Of(Now::Drifted) => "astray",
-            Self::InFlight | Self::Of(Now::OnTheWay) => "flight",
-            Self::RolledBack => "back",
-            Self::NotStarted => "unstarted",
-            Self::Of(Now::Behind) => "behind",
-            Self::Of(Now::Paused) => "paused",
-            Self::Skipped => "skipped",
-            Self::Gone | Self::Of(Now::Deleting) => "gone",
-            Self::Of(Now::Unpooled) => "unpooled",
-            Self::Settled => "settled",
-            Self::Of(Now::Converged) => "converged",
-        }
-    }
-}
-
-impl Ord for State {
-    /// Who is looked at first comes first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.place().cmp(&other.place())
-    }
-}
-
-impl PartialOrd for State {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+/// The name of a state in the style sheet. States that are never on one page may share one.
+pub(super) fn class(state: State) -> &'static str {
+    match state {
+        State::Failed => "failed",
+        State::NotReady => "notready",
+        State::Blocked => "blocked",
+        State::CannotFetch => "unfetched",
+        State::Astray | State::Drifted => "astray",
+        State::InFlight | State::OnTheWay => "flight",
+        State::RolledBack => "back",
+        State::NotStarted => "unstarted",
+        State::Behind => "behind",
+        State::Paused => "paused",
+        State::Skipped => "skipped",
+        State::Gone | State::Deleting => "gone",
+        State::Unpooled => "unpooled",
+        State::Settled => "settled",
+        State::Converged => "converged",
     }
 }
 
@@ -234,26 +159,4 @@ pub struct Mark {
     pub at: f64,
     /// What.
     pub text: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn states_are_in_the_one_order_and_each_has_its_own_place() {
-        let run = [
-            State::Astray,
-            State::InFlight,
-            State::RolledBack,
-            State::NotStarted,
-            State::Skipped,
-            State::Gone,
-            State::Settled,
-        ];
-        let of: Vec<State> = Now::ALL.into_iter().map(State::Of).collect();
-        assert!(of.is_sorted() && run.is_sorted());
-        let places: std::collections::BTreeSet<State> = of.iter().copied().chain(run).collect();
-        assert_eq!(places.len(), of.len() + run.len());
-    }
 }

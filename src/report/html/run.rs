@@ -6,13 +6,14 @@ use jiff::Timestamp;
 
 use super::chronicle::Chronicle;
 use super::failures::{Case, grouped};
-use super::page::{Failure, Node, Notice, Page, Pool, State};
+use super::page::{Failure, Node, Notice, Page, Pool};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::Scene;
-use crate::report::{count, duration, names, source, summary};
+use crate::report::{duration, names, source, summary};
 use crate::review::Review;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
+use nodecfg_planning::state::State;
 
 /// What is known of a run before it begins, and what is seen of it while it goes on.
 #[derive(Debug, Clone)]
@@ -38,8 +39,7 @@ pub fn of_run(
     error: Option<&ErrorMessage>,
 ) -> Page {
     let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
-    let (nodes, parts) = (count(outcome.count(|_| true), "node"), summary::parts(outcome).join(", "));
-    let numbers = if parts.is_empty() { nodes } else { format!("{nodes}: {parts}") };
+    let (nodes, parts) = summary::numbers(outcome);
     let mut facts = scene(&run.scene);
     facts.extend(run.review.cluster.as_ref().map(|cluster| ("plan", cluster.plan.to_string())));
     facts.push(("exit code", exit_code.to_string()));
@@ -51,7 +51,7 @@ pub fn of_run(
     Page {
         command: run.command,
         good: outcome.is_complete() && error.is_none(),
-        verdict: format!("{verdict} {}. {numbers}", duration(seconds)),
+        verdict: format!("{verdict} {}. {nodes}{parts}", duration(seconds)),
         facts,
         made: now,
         errors: error.into_iter().cloned().collect(),
@@ -118,7 +118,11 @@ fn pools(outcome: &Outcome) -> Vec<Pool> {
 }
 
 fn node(outcome: &NodeOutcome) -> Node {
-    let (state, word) = state(&outcome.end);
+    let state = outcome.end.state();
+    let word = match state {
+        State::Settled | State::Skipped => state.word(),
+        _ => summary::state(&outcome.end),
+    };
     let says = match (&outcome.end, summary::words(&outcome.end)) {
         (_, Some((_, words))) => words,
         (End::LeftAlone { why }, None) => why.to_string(),
@@ -127,7 +131,7 @@ fn node(outcome: &NodeOutcome) -> Node {
     Node {
         name: outcome.node.clone(),
         state,
-        word,
+        word: word.to_owned(),
         cells: vec![
             source::short(outcome.from.as_ref()),
             source::short(outcome.to.source()),
@@ -135,26 +139,6 @@ fn node(outcome: &NodeOutcome) -> Node {
         ],
         says,
     }
-}
-
-fn state(end: &End) -> (State, String) {
-    let state = match end {
-        End::Converged => State::CONVERGED,
-        End::LeftAlone { why } if why.is_blocked() => State::BLOCKED,
-        End::LeftAlone { why } if why.is_settled() => State::Settled,
-        End::LeftAlone { .. } => State::Skipped,
-        End::Failed { .. } | End::Refused { .. } => State::FAILED,
-        End::Changed { .. } => State::Astray,
-        End::Gone => State::Gone,
-        End::NotStarted => State::NotStarted,
-        End::InFlight => State::InFlight,
-        End::RolledBack => State::RolledBack,
-    };
-    let word = match state {
-        State::Settled | State::Skipped => state.word().to_owned(),
-        _ => summary::state(end),
-    };
-    (state, word)
 }
 
 /// Each kind of failure once, the worst first, with what was said.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::failures::{Case, grouped};
-use super::page::{Failure, Node, Notice, Page, Pool, State};
+use super::page::{Failure, Node, Notice, Page, Pool};
 use crate::report::error::ErrorMessage;
 use crate::report::status::{explanation, of_fleet, pause, words};
 use crate::report::{count, source};
 use crate::review::Review;
-use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State as Now};
+use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_planning::plan::Problem;
 
@@ -101,7 +101,7 @@ fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>
 fn node(status: &NodeStatus) -> Node {
     Node {
         name: status.node.clone(),
-        state: State::Of(status.state),
+        state: status.state,
         word: status.state.to_string(),
         cells: vec![
             status.ready.to_string(),
@@ -117,16 +117,13 @@ fn node(status: &NodeStatus) -> Node {
 
 /// What somebody has to look at, each kind once: what is bad, and what was changed behind nodecfg's back.
 fn failures(status: &FleetStatus) -> Vec<Failure> {
-    let case = |node: &'_ NodeStatus| {
-        let told = node.state.grade() == Grade::Bad || node.state == Now::Drifted;
-        // The order of states is that of severity, and there are few of them.
-        let weight = Now::ALL.iter().position(|state| *state == node.state).and_then(|at| u8::try_from(at).ok());
-        told.then(|| (weight.unwrap_or(u8::MAX), node.state.word()))
-    };
-    let all = status.nodes.iter().filter_map(|node| {
-        let (weight, label) = case(node)?;
-        let (pool, words) = (node.pool.as_ref(), words(node).unwrap_or_default());
-        Some(Case { weight, label, words, explanation: explanation(node), pool, node: &node.node })
-    });
-    grouped(all)
+    let told = |node: &&NodeStatus| node.state.grade() == Grade::Bad || node.state == State::Drifted;
+    grouped(status.nodes.iter().filter(told).map(|node| Case {
+        weight: node.state as u8,
+        label: node.state.word(),
+        words: words(node).unwrap_or_default(),
+        explanation: explanation(node),
+        pool: node.pool.as_ref(),
+        node: &node.node,
+    }))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::page::{Node, Page, Pool, State};
+use super::page::{Node, Page, Pool};
 use super::{Chronicle, Run, failed, of_run, of_status, write};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::Scene;
@@ -18,6 +18,7 @@ use nodecfg_planning::judge::{Failure, Target};
 use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
 use nodecfg_planning::rollout::progress::Progress;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_planning::state::State;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -184,7 +185,7 @@ proptest! {
                 remarks: vec![help.clone()],
                 nodes: vec![Node {
                     name: node_name("n1"),
-                    state: State::BLOCKED,
+                    state: State::Blocked,
                     word: word.clone(),
                     cells: vec![cell.clone(), format!("x{cell}"), word.clone()],
                     says: format!("x{error}"),

@@ -4,9 +4,10 @@
 use maud::{Markup, html};
 
 use super::document::{MOST, more, time};
-use super::page::{State, Timeline, Track};
+use super::page::{Timeline, Track, class};
 use super::text::Prose;
 use crate::report::{count, duration};
+use nodecfg_planning::state::State;
 
 /// Up to how many nodes each has a bar of its own.
 const BARS: usize = 60;
@@ -53,7 +54,7 @@ fn in_words(track: &Track) -> String {
         took.sort_by(f64::total_cmp);
         took
     };
-    let converged = took(State::CONVERGED);
+    let converged = took(State::Converged);
     let mut parts = vec![format!("{} of {} began", track.spans.len(), count(track.total, "node"))];
     if let (Some(middle), Some(longest)) = (converged.get(converged.len() / 2), converged.last()) {
         parts.push(format!(
@@ -64,7 +65,7 @@ fn in_words(track: &Track) -> String {
         ));
     }
     for (end, what) in
-        [(State::FAILED, "failed"), (State::RolledBack, "rolled back"), (State::InFlight, "still in flight")]
+        [(State::Failed, "failed"), (State::RolledBack, "rolled back"), (State::InFlight, "still in flight")]
     {
         let number = took(end).len();
         if number > 0 {
@@ -87,7 +88,7 @@ fn bars(timeline: &Timeline, track: &Track) -> Markup {
                             th scope="row" { (span.node.as_str()) }
                             td.lane {
                                 svg.lane viewBox="0 0 1200 10" preserveAspectRatio="none" aria-hidden="true" {
-                                    path class=(span.end.class()) d={ "M" (from) " 1L" (to) " 1L" (to) " 9L" (from) " 9Z" } {}
+                                    path class=(class(span.end)) d={ "M" (from) " 1L" (to) " 1L" (to) " 9L" (from) " 9Z" } {}
                                 }
                             }
                             td.number { (duration(span.from)) " – " (duration(span.to)) }
@@ -103,7 +104,7 @@ fn bars(timeline: &Timeline, track: &Track) -> Markup {
 /// How many were where at each moment, one upon the other: converged, failed, on their way. The height is that of all that
 /// were to move.
 fn numbers(timeline: &Timeline, track: &Track) -> Markup {
-    let layers = [State::CONVERGED, State::FAILED, State::InFlight];
+    let layers = [State::Converged, State::Failed, State::InFlight];
     let moments: Vec<[usize; 3]> = (0..=STEPS).map(|step| moment(timeline, track, step)).collect();
     let mut below: Vec<usize> = vec![0; moments.len()];
     html! {
@@ -113,7 +114,7 @@ fn numbers(timeline: &Timeline, track: &Track) -> Markup {
                     @let height = |counts: &[usize; 3]| counts.get(layer).copied().unwrap_or(0);
                     @let above: Vec<usize> = below.iter().zip(&moments).map(|(under, counts)| under + height(counts)).collect();
                     @if above != below {
-                        path class=(state.class()) d=(area(&below, &above, track.total)) {}
+                        path class=(class(state)) d=(area(&below, &above, track.total)) {}
                     }
                     @let () = below = above;
                 }
@@ -121,7 +122,7 @@ fn numbers(timeline: &Timeline, track: &Track) -> Markup {
             figcaption.axis {
                 span { "0s" }
                 span.key {
-                    @for state in layers { i class=(state.class()) {} " " (state.word()) " " }
+                    @for state in layers { i class=(class(state)) {} " " (state.word()) " " }
                     "– of " (count(track.total, "node"))
                 }
                 span { (duration(timeline.seconds)) }
@@ -138,8 +139,8 @@ fn moment(timeline: &Timeline, track: &Track, step: u32) -> [usize; 3] {
         let layer = match span.end {
             State::InFlight => 2,
             _ if span.to > at => 2,
-            State::FAILED => 1,
-            State::CONVERGED => 0,
+            State::Failed => 1,
+            State::Converged => 0,
             // Gone, rolled back, or somebody else's: no longer of this rollout.
             _ => continue,
         };

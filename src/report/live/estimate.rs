@@ -1,8 +1,8 @@
 //! How long a pool still takes, from what its nodes took so far. Says nothing before it can know.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
+
+use nodecfg_planning::rollout::progress::Gate;
 
 /// How many nodes beyond the canaries must have converged before their pace is trusted more than the budget, in rounds of
 /// that budget. The first round ends all at once.
@@ -11,17 +11,6 @@ const ROUNDS: usize = 2;
 const WATCHED: usize = 5;
 /// A node that takes so many times as long as others is no longer like them.
 const OVERDUE: f64 = 2.0;
-
-/// What holds the nodes of a pool back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gate {
-    /// So many canaries have not converged; then all soak for so long.
-    Canaries { left: usize, soak: Duration },
-    /// The canaries are watched until then.
-    Soaking { until: Timestamp },
-    /// Nothing but the budget.
-    Open,
-}
 
 /// How a pool gets on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,6 +33,10 @@ pub(super) struct Pace {
     pub(super) open: f64,
     /// What holds the others back.
     pub(super) gate: Gate,
+    /// How many canaries have not converged.
+    pub(super) canaries: usize,
+    /// How long canaries soak, in seconds.
+    pub(super) soak: f64,
     /// How long a node may take before it counts as failed, in seconds.
     pub(super) timeout: f64,
 }
@@ -58,9 +51,9 @@ impl Pace {
         match self.gate {
             Gate::Open => self.of_rest(left),
             Gate::Soaking { until } => Some(seconds(now, until) + self.of_round(self.pending)?),
-            Gate::Canaries { left: canaries, soak } => {
-                let rest = left.saturating_sub(canaries);
-                Some(self.of_round(canaries)? - self.under_way()? + soak.as_secs_f64() + self.of_round(rest)?)
+            Gate::Canaries => {
+                let rest = left.saturating_sub(self.canaries);
+                Some(self.of_round(self.canaries)? - self.under_way()? + self.soak + self.of_round(rest)?)
             }
         }
     }
@@ -144,6 +137,8 @@ mod tests {
         finished: 0,
         open: 0.0,
         gate: Gate::Open,
+        canaries: 0,
+        soak: 300.0,
         timeout: 300.0,
     };
 
@@ -165,22 +160,21 @@ mod tests {
 
     #[test]
     fn canaries_and_their_soak_come_first() {
-        let soak = Duration::from_secs(300);
-        let canaries = Gate::Canaries { left: 2, soak };
         let pace = Pace {
             pending: 100,
             in_flight: 2,
             oldest: 4.0,
             mean: Some(20.0),
             parallel: Some(10),
-            gate: canaries,
+            gate: Gate::Canaries,
+            canaries: 2,
             ..PACE
         };
         assert_eq!(pace.remaining(at(0)), Some(20.0 - 4.0 + 300.0 + 200.0));
         let soaking = Gate::Soaking { until: at(130) };
         assert_eq!(Pace { in_flight: 0, gate: soaking, ..pace }.remaining(at(30)), Some(100.0 + 200.0));
         assert_eq!(Pace { mean: None, pending: 0, in_flight: 0, gate: soaking, ..pace }.remaining(at(30)), Some(100.0));
-        assert_eq!(Pace { mean: None, gate: canaries, ..pace }.remaining(at(0)), None);
+        assert_eq!(Pace { mean: None, ..pace }.remaining(at(0)), None);
     }
 
     #[test]

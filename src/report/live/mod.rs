@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use self::pool::Pool;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::progress::{Event, Progress};
 
 mod estimate;
 mod pool;
@@ -46,17 +46,17 @@ impl State {
     }
 
     /// Takes what happened.
-    pub fn apply(&mut self, now: Timestamp, progress: &Progress) {
-        match progress {
+    pub fn apply(&mut self, now: Timestamp, event: &Event) {
+        match &event.progress {
             Progress::Failed { pool, node, failure } => self.failed(pool, node, failure.to_string(), now),
             Progress::Refused { pool, node, error } => {
                 self.failed(pool, node, format!("refused by the API server: {error}"), now);
             }
             _ => {}
         }
-        let index = progress.pool().and_then(|pool| self.index_of.get(pool));
-        if let Some(pool) = index.and_then(|index| self.pools.get_mut(*index)) {
-            pool.apply(now, progress);
+        let index = event.progress.pool().and_then(|pool| self.index_of.get(pool));
+        if let (Some(pool), Some(state)) = (index.and_then(|index| self.pools.get_mut(*index)), &event.pool) {
+            pool.apply(now, &event.progress, state);
         }
     }
 

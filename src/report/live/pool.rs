@@ -1,61 +1,15 @@
-//! One pool while it is rolled out: where its nodes are, told by what happens to them.
+//! One pool while it is rolled out: its state as the rollout reports it, and the times that a view adds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::estimate::{Gate, Pace, seconds};
+use super::estimate::{Pace, seconds};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::judge::Waiting;
-use nodecfg_planning::plan::{Action, PoolPlan, Step, WaveKind};
-use nodecfg_planning::rollout::progress::Progress;
-
-/// Where a node is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Pending,
-    InFlight,
-    Done,
-    Failed,
-    /// It left the cluster, somebody else has it, or it was taken back.
-    Left,
-}
-
-/// How many nodes are where.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) pending: usize,
-    pub(super) in_flight: usize,
-    pub(super) done: usize,
-    pub(super) failed: usize,
-    pub(super) left: usize,
-}
-
-impl Counts {
-    fn of(&mut self, stage: Stage) -> &mut usize {
-        match stage {
-            Stage::Pending => &mut self.pending,
-            Stage::InFlight => &mut self.in_flight,
-            Stage::Done => &mut self.done,
-            Stage::Failed => &mut self.failed,
-            Stage::Left => &mut self.left,
-        }
-    }
-
-    /// All of them.
-    pub(super) fn total(&self) -> usize {
-        self.pending + self.in_flight + self.done + self.failed + self.left
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        self.pending += other.pending;
-        self.in_flight += other.in_flight;
-        self.done += other.done;
-        self.failed += other.failed;
-        self.left += other.left;
-    }
-}
+use nodecfg_planning::plan::{Action, PoolPlan, WaveKind};
+use nodecfg_planning::rollout::progress::{Gate, NodeCounts, PoolState, Progress};
 
 /// A node on its way.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,31 +19,26 @@ pub(super) struct Flight {
     pub(super) waiting: Option<Waiting>,
 }
 
-/// A node that the plan has a step for.
-#[derive(Debug, Clone, Copy)]
-struct Member {
-    stage: Stage,
-    kind: WaveKind,
-}
-
 /// A pool.
 #[derive(Debug, Clone)]
 pub(super) struct Pool {
     pub(super) name: PoolName,
     pub(super) start: Timestamp,
-    pub(super) counts: Counts,
+    pub(super) counts: NodeCounts,
     pub(super) in_flight: BTreeMap<NodeName, Flight>,
     pub(super) gate: Gate,
+    /// How many canaries have not converged.
+    pub(super) canaries: usize,
     /// Why it stopped.
     pub(super) stopped: Option<String>,
     /// When the last of its nodes was done.
     pub(super) done: Option<Timestamp>,
     /// How many nodes may be on their way at once; `None` where somebody else decides that.
     budget: Option<usize>,
-    soak: Duration,
+    /// How long canaries soak, in seconds.
+    soak: f64,
     /// How long a node may take.
     timeout: Duration,
-    members: BTreeMap<NodeName, Member>,
     /// The transitions that were timed, and the seconds that they took together.
     pub(super) timed: (usize, f64),
     /// Since when nothing but the budget holds nodes back, and how many have converged since.
@@ -100,135 +49,68 @@ impl Pool {
     /// A pool before anything has happened. `assigns`: its nodes are assigned, not only watched.
     pub(super) fn new(plan: &PoolPlan, assigns: bool, start: Timestamp) -> Self {
         let unavailable = plan.left_alone.iter().filter(|left| left.unavailable).count();
-        let mut pool = Self {
+        let in_flight: BTreeMap<NodeName, Flight> = plan
+            .steps()
+            .filter_map(|step| match &step.action {
+                Action::Assign { .. } if assigns => None,
+                Action::Assign { .. } => Some((step, Some(Waiting::NotAssigned))),
+                Action::Await { waiting, .. } => Some((step, waiting.clone())),
+            })
+            .map(|(step, waiting)| (step.node.clone(), Flight { since: start, waiting }))
+            .collect();
+        let pending = plan.steps().count() - in_flight.len();
+        let canaries = plan.waves.iter().filter(|_| assigns).find_map(|wave| match wave.kind {
+            WaveKind::Canary { soak_seconds } if !wave.steps.is_empty() => Some((wave.steps.len(), soak_seconds)),
+            _ => None,
+        });
+        let (canaries, soak) = canaries.unwrap_or_default();
+        Self {
             name: plan.name.clone(),
             start,
-            counts: Counts::default(),
-            in_flight: BTreeMap::new(),
-            gate: Gate::Open,
+            counts: NodeCounts { pending, in_flight: in_flight.len(), ..NodeCounts::default() },
+            in_flight,
+            gate: if canaries > 0 { Gate::Canaries } else { Gate::Open },
+            canaries,
             stopped: None,
             done: None,
             budget: assigns.then(|| plan.budget.saturating_sub(unavailable)),
-            soak: Duration::ZERO,
+            soak: soak as f64,
             timeout: plan.policy.convergence_timeout,
-            members: BTreeMap::new(),
             timed: (0, 0.0),
-            open: None,
-        };
-        let mut canaries = 0;
-        for wave in &plan.waves {
-            if let WaveKind::Canary { soak_seconds } = wave.kind {
-                pool.soak = Duration::from_secs(soak_seconds);
-                canaries = wave.steps.len();
-            }
-            for step in &wave.steps {
-                pool.join(step, wave.kind, assigns);
-            }
+            open: (canaries == 0).then_some((start, 0)),
         }
-        if assigns && canaries > 0 {
-            pool.gate = Gate::Canaries { left: canaries, soak: pool.soak };
-        } else {
-            pool.open = Some((start, 0));
-        }
-        pool
     }
 
-    fn join(&mut self, step: &Step, kind: WaveKind, assigns: bool) {
-        let stage = match &step.action {
-            Action::Assign { .. } if assigns => Stage::Pending,
-            Action::Assign { .. } => {
-                self.in_flight
-                    .insert(step.node.clone(), Flight { since: self.start, waiting: Some(Waiting::NotAssigned) });
-                Stage::InFlight
-            }
-            Action::Await { waiting, .. } => {
-                self.in_flight.insert(step.node.clone(), Flight { since: self.start, waiting: waiting.clone() });
-                Stage::InFlight
-            }
-        };
-        *self.counts.of(stage) += 1;
-        self.members.insert(step.node.clone(), Member { stage, kind });
-    }
-
-    /// Takes what happened. What it tells of nodes that the plan leaves alone is no part of the picture.
-    pub(super) fn apply(&mut self, now: Timestamp, progress: &Progress) {
+    /// Takes what happened, and the state of the pool right after it.
+    pub(super) fn apply(&mut self, now: Timestamp, progress: &Progress, state: &PoolState) {
+        (self.counts, self.canaries) = (state.counts, state.canaries);
         match progress {
             Progress::Assigned { node, .. } => {
-                if self.settle(node, Stage::InFlight) {
-                    self.in_flight.insert(node.clone(), Flight { since: now, waiting: Some(Waiting::NotAcknowledged) });
-                }
-                if self.members.get(node).is_some_and(|member| member.kind == WaveKind::Rest) {
-                    self.opened(now);
-                }
+                self.in_flight.insert(node.clone(), Flight { since: now, waiting: Some(Waiting::NotAcknowledged) });
             }
-            Progress::Waiting { node, waiting, .. } => self.waits(node, waiting, now),
-            Progress::Converged { node, seconds, .. } => {
-                let first = self.members.get(node).is_some_and(|member| member.stage == Stage::InFlight);
-                if first && self.settle(node, Stage::Done) {
-                    self.timed = (self.timed.0 + 1, self.timed.1 + seconds);
-                    self.open = self.open.map(|(since, finished)| (since, finished + 1));
-                }
+            // Also a canary that had converged, and has lost that while it soaks.
+            Progress::Waiting { node, waiting, .. } => {
+                let flight = self.in_flight.entry(node.clone()).or_insert(Flight { since: now, waiting: None });
+                flight.waiting = Some(waiting.clone());
             }
-            Progress::Changed { node, .. } | Progress::Gone { node, .. } => {
-                self.settle(node, Stage::Left);
+            Progress::Converged { node, seconds, .. } if self.in_flight.remove(node).is_some() => {
+                self.timed = (self.timed.0 + 1, self.timed.1 + seconds);
+                self.open = self.open.map(|(since, finished)| (since, finished + 1));
             }
-            // Nothing is left to wait for; one that failed has failed all the same.
-            Progress::RolledBack { node, .. } if !self.has_failed(node) => {
-                self.settle(node, Stage::Left);
-            }
-            Progress::Failed { node, .. } | Progress::Refused { node, .. } | Progress::NotBack { node, .. } => {
-                self.settle(node, Stage::Failed);
-            }
-            Progress::Soaking { until, .. } => self.gate = Gate::Soaking { until: *until },
-            Progress::Soaked { .. } => self.opened(now),
-            Progress::Stopped { reason, .. } => {
-                self.gate = Gate::Open;
-                self.stopped = Some(reason.to_string());
-            }
+            Progress::Failed { node, .. }
+            | Progress::RolledBack { node, .. }
+            | Progress::NotBack { node, .. }
+            | Progress::Changed { node, .. }
+            | Progress::Gone { node, .. } => drop(self.in_flight.remove(node)),
+            Progress::Stopped { reason, .. } => self.stopped = Some(reason.to_string()),
             _ => {}
         }
+        if state.gate == Gate::Open {
+            self.open.get_or_insert((now, 0));
+        }
+        self.gate = if self.stopped.is_some() { Gate::Open } else { state.gate };
         let over = self.counts.done + self.counts.left == self.counts.total();
         self.done = if over { self.done.or(Some(now)) } else { None };
-    }
-
-    fn has_failed(&self, node: &NodeName) -> bool {
-        self.members.get(node).is_some_and(|member| member.stage == Stage::Failed)
-    }
-
-    fn waits(&mut self, node: &NodeName, waiting: &Waiting, now: Timestamp) {
-        if let Some(flight) = self.in_flight.get_mut(node) {
-            flight.waiting = Some(waiting.clone());
-        } else if self.settle(node, Stage::InFlight) {
-            // A canary that had converged, and has lost it while it soaks.
-            self.in_flight.insert(node.clone(), Flight { since: now, waiting: Some(waiting.clone()) });
-            if matches!(self.gate, Gate::Soaking { .. }) {
-                self.gate = Gate::Canaries { left: 1, soak: self.soak };
-            }
-        }
-    }
-
-    /// Moves a node to another stage. Whether it is one of the plan's.
-    fn settle(&mut self, node: &NodeName, stage: Stage) -> bool {
-        let Some(member) = self.members.get_mut(node) else { return false };
-        let before = std::mem::replace(&mut member.stage, stage);
-        let is_canary = matches!(member.kind, WaveKind::Canary { .. });
-        *self.counts.of(before) -= 1;
-        *self.counts.of(stage) += 1;
-        if stage != Stage::InFlight {
-            self.in_flight.remove(node);
-        }
-        if let Gate::Canaries { left, soak } = self.gate
-            && is_canary
-            && stage == Stage::Done
-        {
-            self.gate = Gate::Canaries { left: left.saturating_sub(1), soak };
-        }
-        true
-    }
-
-    fn opened(&mut self, now: Timestamp) {
-        self.gate = Gate::Open;
-        self.open.get_or_insert((now, 0));
     }
 
     /// How it gets on. `mean`: how long a node takes in other pools, for one where none has finished.
@@ -246,6 +128,8 @@ impl Pool {
             finished: self.open.map_or(0, |(_, finished)| finished),
             open: self.open.map_or(0.0, |(since, _)| seconds(since, now)),
             gate: self.gate,
+            canaries: self.canaries,
+            soak: self.soak,
             timeout: self.timeout.as_secs_f64(),
         }
     }

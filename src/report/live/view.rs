@@ -3,14 +3,15 @@
 use jiff::Timestamp;
 
 use super::State;
-use super::estimate::{Gate, rounded, seconds};
-use super::pool::{Counts, Flight, Pool};
+use super::estimate::{rounded, seconds};
+use super::pool::{Flight, Pool};
 use crate::layout::{self, pad, shorten, within};
 use crate::report::progress::seconds_until;
 use crate::report::style::{bad, good, heading, quiet, warning};
 use crate::report::{count, duration, whole_duration};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
+use nodecfg_planning::rollout::progress::{Gate, NodeCounts};
 
 /// Terminals that are narrower have no bars, only numbers.
 const NARROW: usize = 50;
@@ -128,7 +129,7 @@ fn first_lines(text: &str, columns: usize, most: usize) -> Vec<String> {
 /// What a bar says.
 struct Row {
     name: String,
-    counts: Counts,
+    counts: NodeCounts,
     words: Vec<String>,
 }
 
@@ -166,7 +167,7 @@ impl Row {
 
     /// Several pools as one row.
     fn of_many(pools: &[&Pool], beside_others: bool, now: Timestamp) -> Self {
-        let mut counts = Counts::default();
+        let mut counts = NodeCounts::default();
         pools.iter().for_each(|pool| counts.add(&pool.counts));
         let mut words = words_of(&counts);
         let soaks = pools.iter().filter_map(|pool| match pool.gate {
@@ -214,7 +215,7 @@ impl Row {
         let left = columns.saturating_sub(failed + done);
         // Shares are rounded down; who is the last of those that count has the rest.
         let in_flight = match self.counts {
-            Counts { pending: 0, in_flight: 1.., .. } => left,
+            NodeCounts { pending: 0, in_flight: 1.., .. } => left,
             counts => share(counts.in_flight).min(left),
         };
         let pending = columns.saturating_sub(done + in_flight + failed);
@@ -223,7 +224,7 @@ impl Row {
     }
 }
 
-fn words_of(counts: &Counts) -> Vec<String> {
+fn words_of(counts: &NodeCounts) -> Vec<String> {
     let mut words = Vec::new();
     for (number, style, what) in [
         (counts.failed, bad as fn(String) -> String, "failed"),

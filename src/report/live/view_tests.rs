@@ -9,7 +9,7 @@ use nodecfg_planning::judge::{Failure, Target, Waiting};
 use nodecfg_planning::plan::fixtures::{canary, desired, node, node_name, observed, options, policy, pool, pool_name};
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_planning::rollout::StopReason;
-use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_planning::rollout::progress::{Event, PoolState, Progress};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()
@@ -54,6 +54,33 @@ fn failed(name: &str, number: usize, error: &str) -> Progress {
     Progress::Failed { pool, node, failure: Failure::Refused { error: error.to_owned() } }
 }
 
+/// Applies an event, with the counts that the rollout would report.
+fn tell(state: &mut State, now: Timestamp, progress: Progress) {
+    let pool = &state.pools[state.index_of[progress.pool().unwrap()]];
+    let (mut counts, mut gate, mut canaries) = (pool.counts, pool.gate, pool.canaries);
+    let mut shift = |from: fn(&mut NodeCounts) -> &mut usize, to: fn(&mut NodeCounts) -> &mut usize| {
+        *from(&mut counts) -= 1;
+        *to(&mut counts) += 1;
+    };
+    match &progress {
+        Progress::Assigned { .. } => shift(|of| &mut of.pending, |of| &mut of.in_flight),
+        Progress::Waiting { node, .. } if !pool.in_flight.contains_key(node) => {
+            shift(|of| &mut of.done, |of| &mut of.in_flight);
+            (gate, canaries) = (Gate::Canaries, 1);
+        }
+        Progress::Converged { .. } => {
+            shift(|of| &mut of.in_flight, |of| &mut of.done);
+            canaries = canaries.saturating_sub(1);
+        }
+        Progress::Failed { .. } => shift(|of| &mut of.in_flight, |of| &mut of.failed),
+        Progress::Gone { .. } => shift(|of| &mut of.pending, |of| &mut of.left),
+        Progress::Soaking { until, .. } => gate = Gate::Soaking { until: *until },
+        Progress::Soaked { .. } => gate = Gate::Open,
+        _ => {}
+    }
+    state.apply(now, &Event { progress, pool: Some(PoolState { counts, gate, canaries, last_failed: None }) });
+}
+
 fn shown(state: &State, width: usize, height: usize, now: i64) -> String {
     let lines = state.view(width, height, at(now));
     assert!(lines.len() <= (height * 2 / 3).max(1), "{} lines", lines.len());
@@ -64,14 +91,14 @@ fn shown(state: &State, width: usize, height: usize, now: i64) -> String {
 /// Three nodes: one done, one on its way, one that failed.
 fn three() -> State {
     let mut state = State::new(&plan(&[("general", 3)]), true, at(0));
-    state.apply(at(0), &assigned("general", 0));
-    state.apply(at(12), &converged("general", 0, 12.0));
-    state.apply(at(12), &assigned("general", 1));
+    tell(&mut state, at(0), assigned("general", 0));
+    tell(&mut state, at(12), converged("general", 0, 12.0));
+    tell(&mut state, at(12), assigned("general", 1));
     let error = "failed to validate config: invalid configuration: evictionHard[memory.available]: invalid quantity \"lots\", \
                  see KubeletConfiguration reference";
-    state.apply(at(20), &failed("general", 1, error));
-    state.apply(at(20), &assigned("general", 2));
-    state.apply(at(21), &waiting("general", 2, Waiting::NotAcknowledged));
+    tell(&mut state, at(20), failed("general", 1, error));
+    tell(&mut state, at(20), assigned("general", 2));
+    tell(&mut state, at(21), waiting("general", 2, Waiting::NotAcknowledged));
     state
 }
 
@@ -79,33 +106,33 @@ fn three() -> State {
 fn many() -> State {
     let mut state = State::new(&plan(&[("batch", 1900), ("general", 3000), ("gpu", 97), ("system", 3)]), true, at(0));
     for number in 0..5 {
-        state.apply(at(0), &assigned("batch", number));
-        state.apply(at(20), &converged("batch", number, 20.0));
-        state.apply(at(0), &assigned("general", number));
-        state.apply(at(10), &converged("general", number, 10.0));
-        state.apply(at(0), &assigned("gpu", number));
+        tell(&mut state, at(0), assigned("batch", number));
+        tell(&mut state, at(20), converged("batch", number, 20.0));
+        tell(&mut state, at(0), assigned("general", number));
+        tell(&mut state, at(10), converged("general", number, 10.0));
+        tell(&mut state, at(0), assigned("gpu", number));
     }
     for number in 0..3 {
-        state.apply(at(30), &assigned("system", number));
-        state.apply(at(40), &converged("system", number, 10.0));
+        tell(&mut state, at(30), assigned("system", number));
+        tell(&mut state, at(40), converged("system", number, 10.0));
     }
-    state.apply(at(50), &failed("gpu", 2, "failed to load config, see Kubelet log for details"));
+    tell(&mut state, at(50), failed("gpu", 2, "failed to load config, see Kubelet log for details"));
     let reason = StopReason::CanaryFailed { node: node_name("gpu-0002") };
-    state.apply(at(50), &Progress::Stopped { pool: pool_name("gpu"), reason });
-    state.apply(at(20), &Progress::Soaking { pool: pool_name("batch"), until: at(920) });
-    state.apply(at(10), &Progress::Soaking { pool: pool_name("general"), until: at(310) });
-    state.apply(at(310), &Progress::Soaked { pool: pool_name("general") });
+    tell(&mut state, at(50), Progress::Stopped { pool: pool_name("gpu"), reason });
+    tell(&mut state, at(20), Progress::Soaking { pool: pool_name("batch"), until: at(920) });
+    tell(&mut state, at(10), Progress::Soaking { pool: pool_name("general"), until: at(310) });
+    tell(&mut state, at(310), Progress::Soaked { pool: pool_name("general") });
     for number in 5..1355 {
         let start = at(310 + i64::try_from(number).unwrap() / 10);
-        state.apply(start, &assigned("general", number));
+        tell(&mut state, start, assigned("general", number));
     }
     for number in 5..1205 {
-        state.apply(at(430), &converged("general", number, 12.0));
+        tell(&mut state, at(430), converged("general", number, 12.0));
     }
     let error = "failed to sync: failed to download: configmaps \"fleet-general-0123456789\" is forbidden".to_owned();
-    state.apply(at(440), &waiting("general", 1210, Waiting::Syncing { error }));
+    tell(&mut state, at(440), waiting("general", 1210, Waiting::Syncing { error }));
     for number in 1211..1300 {
-        state.apply(at(440), &waiting("general", number, Waiting::Activating));
+        tell(&mut state, at(440), waiting("general", number, Waiting::Activating));
     }
     state
 }
@@ -146,12 +173,12 @@ fn of_many_pools_those_with_trouble_come_first_and_the_others_together() {
     let pools: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 10)).collect();
     let mut state = State::new(&plan(&pools), true, at(0));
     for name in &names[20..30] {
-        state.apply(at(1), &assigned(name, 0));
+        tell(&mut state, at(1), assigned(name, 0));
     }
-    state.apply(at(2), &failed("pool-25", 0, "no"));
+    tell(&mut state, at(2), failed("pool-25", 0, "no"));
     for number in 0..10 {
-        state.apply(at(3), &assigned("pool-31", number));
-        state.apply(at(4), &converged("pool-31", number, 1.0));
+        tell(&mut state, at(3), assigned("pool-31", number));
+        tell(&mut state, at(4), converged("pool-31", number, 1.0));
     }
     insta::assert_snapshot!(shown(&state, 80, 24, 5));
     insta::assert_snapshot!("one_line_for_many_pools", shown(&state, 80, 3, 5));
@@ -167,25 +194,23 @@ fn what_is_left_at_the_end_are_the_bars() {
 fn a_canary_that_loses_its_readiness_is_on_its_way_again_and_counts_once() {
     let mut state = State::new(&plan(&[("gpu", 20)]), true, at(0));
     for number in 0..5 {
-        state.apply(at(0), &assigned("gpu", number));
-        state.apply(at(5), &converged("gpu", number, 5.0));
+        tell(&mut state, at(0), assigned("gpu", number));
+        tell(&mut state, at(5), converged("gpu", number, 5.0));
     }
-    state.apply(at(5), &Progress::Soaking { pool: pool_name("gpu"), until: at(305) });
+    tell(&mut state, at(5), Progress::Soaking { pool: pool_name("gpu"), until: at(305) });
     assert_eq!(state.remaining(at(5)), Some((300.0 + 15.0 * 5.0, false)));
-    state.apply(at(10), &waiting("gpu", 0, Waiting::NotReady));
+    tell(&mut state, at(10), waiting("gpu", 0, Waiting::NotReady));
     assert_eq!(state.remaining(at(10)), Some((5.0 + 300.0 + 15.0 * 5.0, false)));
-    state.apply(at(12), &converged("gpu", 0, 2.0));
+    tell(&mut state, at(12), converged("gpu", 0, 2.0));
     assert!(shown(&state, 80, 24, 12).contains(" 5/20|"), "{}", shown(&state, 80, 24, 12));
 }
 
 #[test]
-fn nodes_that_are_left_alone_do_not_fill_the_bar() {
+fn nodes_that_left_fill_the_bar() {
     let mut state = State::new(&plan(&[("gpu", 3)]), true, at(0));
-    let (pool, node) = named("gpu", 77);
-    state.apply(at(1), &Progress::Gone { pool, node });
     assert!(shown(&state, 80, 24, 2).contains(" 0/3|"));
     let (pool, node) = named("gpu", 0);
-    state.apply(at(1), &Progress::Gone { pool, node });
+    tell(&mut state, at(1), Progress::Gone { pool, node });
     assert!(shown(&state, 80, 24, 2).contains(" 1/3  1 gone or changed|"));
 }
 
@@ -211,11 +236,11 @@ fn texts_break_between_words_and_are_cut_at_their_end() {
 fn nothing_that_others_wrote_moves_the_cursor() {
     const HOSTILE: &str = "a\u{1b}[2Jb\nc\u{202e}d\u{9b}2J";
     let mut state = State::new(&plan(&[("gpu", 5)]), true, at(0));
-    (0..3).for_each(|number| state.apply(at(0), &assigned("gpu", number)));
-    state.apply(at(1), &failed("gpu", 0, HOSTILE));
-    state.apply(at(1), &waiting("gpu", 1, Waiting::Syncing { error: HOSTILE.to_owned() }));
+    (0..3).for_each(|number| tell(&mut state, at(0), assigned("gpu", number)));
+    tell(&mut state, at(1), failed("gpu", 0, HOSTILE));
+    tell(&mut state, at(1), waiting("gpu", 1, Waiting::Syncing { error: HOSTILE.to_owned() }));
     let reason = StopReason::Aborted { by: HOSTILE.to_owned(), reason: Some(HOSTILE.to_owned()) };
-    state.apply(at(1), &Progress::Stopped { pool: pool_name("gpu"), reason });
+    tell(&mut state, at(1), Progress::Stopped { pool: pool_name("gpu"), reason });
     let view = [state.view(200, 50, at(2)), state.rest(200, 50, at(2))].concat().concat();
     // Styles are nodecfg's own: nothing else may be left when they are taken away.
     let text = regex::Regex::new("\u{1b}\\[[0-9]+m").unwrap().replace_all(&view, "").into_owned();

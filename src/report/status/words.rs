@@ -13,7 +13,6 @@ pub fn words(node: &NodeStatus) -> Option<String> {
     let wants = || wants(node);
     let error = || node.error.clone().unwrap_or_default();
     Some(match node.state {
-        State::Converged | State::Deleting | State::Unpooled => return None,
         State::Failed | State::CannotFetch => error(),
         State::NotReady => {
             let ready = match node.ready {
@@ -30,6 +29,7 @@ pub fn words(node: &NodeStatus) -> Option<String> {
         State::OnTheWay => progress(node),
         State::Behind => format!("the repository wants {}: a sync will move it", wants()),
         State::Paused => format!("the repository wants {}; its pool is paused", wants()),
+        _ => return None,
     })
 }
 

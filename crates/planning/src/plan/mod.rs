@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::desired::RolloutPolicy;
 use crate::judge::{Target, Waiting};
+use crate::state::State;
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
@@ -302,24 +303,25 @@ pub enum Why {
 }
 
 impl Why {
-    /// Whether the node is where the repository wants it.
+    /// The state of the node.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
-        matches!(self, Self::Converged | Self::Adopted { .. })
+    pub fn state(&self) -> State {
+        match self {
+            Self::Converged | Self::Adopted { .. } => State::Settled,
+            Self::Paused { .. } | Self::Deleting | Self::OutOfScope => State::Skipped,
+            Self::Conflict { .. }
+            | Self::Unsupported { .. }
+            | Self::NoDynamicConfig
+            | Self::AgentSilent
+            | Self::Outlived
+            | Self::WouldRefuse { .. } => State::Blocked,
+        }
     }
 
     /// Whether the node cannot be brought to its target, and somebody should know.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        matches!(
-            self,
-            Self::Conflict { .. }
-                | Self::Unsupported { .. }
-                | Self::NoDynamicConfig
-                | Self::AgentSilent
-                | Self::Outlived
-                | Self::WouldRefuse { .. }
-        )
+        self.state() == State::Blocked
     }
 }
 
@@ -388,9 +390,9 @@ impl Plan {
             counts.assign += pool.assignments();
             counts.await_ += pool.steps().count() - pool.assignments();
             for left in &pool.left_alone {
-                match &left.why {
-                    why if why.is_settled() => counts.settled += 1,
-                    why if why.is_blocked() => counts.blocked += 1,
+                match left.why.state() {
+                    State::Settled => counts.settled += 1,
+                    State::Blocked => counts.blocked += 1,
                     _ => counts.skipped += 1,
                 }
             }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::judge::{Failure, Target};
 use crate::plan::Why;
+use crate::state::State;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
@@ -39,10 +40,14 @@ impl Outcome {
         self.pools.values().all(|pool| pool.stopped.is_none() && pool.nodes.iter().all(|node| node.end.is_good()))
     }
 
-    /// How many nodes ended in a way that matches.
+    /// How many nodes ended in each state, the worst first.
     #[must_use]
-    pub fn count(&self, matches: impl Fn(&End) -> bool) -> usize {
-        self.pools.values().flat_map(|pool| &pool.nodes).filter(|node| matches(&node.end)).count()
+    pub fn states(&self) -> BTreeMap<State, usize> {
+        let mut states = BTreeMap::new();
+        for node in self.pools.values().flat_map(|pool| &pool.nodes) {
+            *states.entry(node.end.state()).or_default() += 1;
+        }
+        states
     }
 }
 
@@ -112,14 +117,25 @@ pub enum End {
 }
 
 impl End {
+    /// The state of the node.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self {
+            Self::Converged => State::Converged,
+            Self::LeftAlone { why } => why.state(),
+            Self::Failed { .. } | Self::Refused { .. } => State::Failed,
+            Self::Changed { .. } => State::Astray,
+            Self::Gone => State::Gone,
+            Self::NotStarted => State::NotStarted,
+            Self::InFlight => State::InFlight,
+            Self::RolledBack => State::RolledBack,
+        }
+    }
+
     /// Whether nothing is left to do for the node. A node of a paused pool is where its pool wants it to stay.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        match self {
-            Self::Converged | Self::Gone => true,
-            Self::LeftAlone { why } => !why.is_blocked(),
-            _ => false,
-        }
+        matches!(self.state(), State::Converged | State::Settled | State::Skipped | State::Gone)
     }
 }
 

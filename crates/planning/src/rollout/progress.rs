@@ -1,4 +1,4 @@
-//! What a rollout tells while it runs. Plain data; how it looks is the report's business.
+//! What a rollout reports while it runs: events, each with the state of its pool. Plain data; the report lays it out.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -9,6 +9,74 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{NodeName, PoolName};
+
+/// Something that happened, and the state of its pool right after it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// What happened.
+    pub progress: Progress,
+    /// The pool; `None` for an event of no pool.
+    pub pool: Option<PoolState>,
+}
+
+/// The state of a pool while it is rolled out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolState {
+    /// Its nodes.
+    pub counts: NodeCounts,
+    /// What holds nodes back.
+    pub gate: Gate,
+    /// How many canaries have not converged, while they hold the others back.
+    pub canaries: usize,
+    /// The node that failed last.
+    pub last_failed: Option<NodeName>,
+}
+
+/// The nodes of a pool that the plan has a step for, counted by where they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeCounts {
+    /// Nodes that have not been assigned.
+    pub pending: usize,
+    /// Nodes in transition, to the target or back.
+    pub in_flight: usize,
+    /// Nodes that have converged.
+    pub done: usize,
+    /// Nodes that failed, or whose assignment the API server refused.
+    pub failed: usize,
+    /// Nodes that left the cluster, were changed by another client, or were rolled back.
+    pub left: usize,
+}
+
+impl NodeCounts {
+    /// The number of nodes.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.pending + self.in_flight + self.done + self.failed + self.left
+    }
+
+    /// Adds the nodes of another pool.
+    pub fn add(&mut self, other: &Self) {
+        self.pending += other.pending;
+        self.in_flight += other.in_flight;
+        self.done += other.done;
+        self.failed += other.failed;
+        self.left += other.left;
+    }
+}
+
+/// What holds the nodes of a pool back, apart from its budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// Canaries that have not converged.
+    Canaries,
+    /// Canaries that have converged and are watched until then.
+    Soaking {
+        /// Until when.
+        until: Timestamp,
+    },
+    /// Nothing.
+    Open,
+}
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

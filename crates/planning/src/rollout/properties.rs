@@ -9,12 +9,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::machine::{Command, Input, Machine, Mode};
+use super::progress::NodeCounts;
 use crate::judge::{Patience, Target, Verdict, judge};
 use crate::plan::fixtures::{
     canary, desired, fetched, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
 };
 use crate::plan::{make, redecide};
+use crate::state::State;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed, Readiness};
 use nodecfg_contract::{ConfigSource, error_text};
@@ -69,6 +71,9 @@ struct World {
     /// What the nodes had before.
     old: ConfigSource,
     budget: usize,
+    steps: usize,
+    /// As the last event had them.
+    counts: NodeCounts,
     now: Timestamp,
 }
 
@@ -83,7 +88,10 @@ impl World {
                     self.requests.push(command);
                 }
                 Command::RollBack(..) => self.requests.push(command),
-                Command::Tell(_) => {}
+                Command::Tell(event) => {
+                    self.counts = event.pool.as_ref().unwrap().counts;
+                    assert_eq!(self.counts.total(), self.steps, "{event:?}");
+                }
             }
         }
     }
@@ -243,6 +251,8 @@ proptest! {
             target: plan.pools[0].target.clone(),
             old: old.clone(),
             budget: plan.pools[0].budget,
+            steps: plan.pools[0].steps().count(),
+            counts: NodeCounts::default(),
             now: Timestamp::UNIX_EPOCH,
         };
         world.tell(Input::Start);
@@ -261,6 +271,9 @@ proptest! {
             }
             world.wait(60);
         }
-        prop_assert!(world.machine.is_finished(), "{:?}", world.machine.outcome());
+        let outcome = world.machine.outcome();
+        prop_assert!(world.machine.is_finished(), "{outcome:?}");
+        let ended = [State::Converged, State::Failed].map(|state| outcome.states().get(&state).copied().unwrap_or(0));
+        prop_assert_eq!(ended, [world.counts.done, world.counts.failed]);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::machine::{Command, Input, Machine, Mode};
-use super::progress::Progress;
+use super::progress::{PoolState, Progress};
 use super::{End, StopReason};
 use crate::desired::{Desired, RolloutPolicy};
 use crate::judge::{Failure, Waiting};
@@ -18,6 +18,7 @@ use nodecfg_contract::error_text;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Node, Observed, Readiness};
 
+mod counts;
 mod orders;
 
 const ASSIGN: Mode =
@@ -30,6 +31,8 @@ struct Story {
     machine: Machine,
     now: Timestamp,
     told: Vec<Progress>,
+    /// The pool's state, as the last event had it.
+    state: Option<PoolState>,
     rolled_back: Vec<NodeName>,
 }
 
@@ -47,6 +50,7 @@ impl Story {
             cluster,
             now: Timestamp::UNIX_EPOCH,
             told: Vec::new(),
+            state: None,
             rolled_back: Vec::new(),
         }
     }
@@ -58,7 +62,10 @@ impl Story {
             match command {
                 Command::Assign(node, _) => assigned.push(node.to_string()),
                 Command::RollBack(node, _) => self.rolled_back.push(node),
-                Command::Tell(progress) => self.told.push(*progress),
+                Command::Tell(event) => {
+                    self.told.push(event.progress);
+                    self.state = event.pool;
+                }
             }
         }
         assigned

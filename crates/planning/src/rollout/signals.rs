@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use json_patch::Patch;
 
 use super::StopReason;
-use super::progress::Progress;
+use super::progress::Event;
 use crate::plan::Decision;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
@@ -70,7 +70,7 @@ pub enum Command {
     /// Send this patch for this node. Answered by [`Input::RolledBack`].
     RollBack(NodeName, Patch),
     /// Tell the user.
-    Tell(Box<Progress>),
+    Tell(Box<Event>),
 }
 
 /// When a node, by its number, or (`None`) a pool wants to be looked at again.
@@ -99,10 +99,4 @@ pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     pub(super) commands: &'a mut Vec<Command>,
     pub(super) timers: &'a mut Timers,
-}
-
-impl Context<'_> {
-    pub(super) fn tell(&mut self, progress: Progress) {
-        self.commands.push(Command::Tell(Box::new(progress)));
-    }
 }

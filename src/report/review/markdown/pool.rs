@@ -10,6 +10,7 @@ use crate::report::{count, names, whole_duration};
 use crate::review::{Changes, LeftAlone, NodeAction, PoolChange, PoolReview, Review, Rollout, Scope};
 use kubelet_config::risk::{Class, Risk};
 use nodecfg_planning::plan::{ChangedField, WaveKind};
+use nodecfg_planning::state::State;
 
 /// How many fields of a configuration the brief form lists, those with the worst risk, and how many reasons.
 const BRIEF: usize = 10;
@@ -53,7 +54,7 @@ pub(super) fn row(review: &Review, pool: &PoolReview) -> String {
 }
 
 fn left_alone(rollout: &Rollout) -> String {
-    let settled = rollout.left_alone.iter().filter(|left| left.why.is_settled()).count();
+    let settled = rollout.left_alone.iter().filter(|left| left.why.state() == State::Settled).count();
     let blocked = rollout.left_alone.iter().filter(|left| left.blocked).count();
     let skipped = rollout.left_alone.len() - settled - blocked;
     let held = rollout.pause.is_some() && !rollout.despite_pause;

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use json_patch::Patch;
 
 use super::roster::{Group, Phase, Rollback, Tracked};
-use super::{Gate, PoolRun, elapsed, later};
+use super::{PoolRun, elapsed, later};
 use crate::judge::{Failure, Patience, Target, Verdict, Waiting, judge};
 use crate::plan::{Action, Decision, LeftAlone, Step, Why, back_patch, is_available};
 use crate::rollout::StopReason;
-use crate::rollout::progress::Progress;
+use crate::rollout::progress::{Gate, Progress};
 use crate::rollout::signals::{Command, Context};
 use nodecfg_contract::observed::{Node, Readiness};
 
@@ -23,14 +23,10 @@ const RELAPSES: u8 = 3;
 impl PoolRun {
     pub(in crate::rollout) fn assigned(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
-        context.tell(Progress::Assigned {
-            pool: self.name.clone(),
-            node: node.name.clone(),
-            from: node.from.clone(),
-            to: self.target.clone(),
-        });
+        let (from, to) = (node.from.clone(), self.target.clone());
         self.nodes.update(number, |node| node.waiting = Waiting::NotAcknowledged);
         self.watch(number, context);
+        self.tell_of(number, context, |pool, node| Progress::Assigned { pool, node, from, to });
         if self.taking_back {
             self.return_node(number, context);
         }
@@ -46,10 +42,10 @@ impl PoolRun {
 
     pub(in crate::rollout) fn refused(&mut self, number: usize, error: String, context: &mut Context<'_>) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
-        context.tell(Progress::Refused { pool: self.name.clone(), node: node.name.clone(), error: error.clone() });
-        let group = node.group;
+        let (group, phase) = (node.group, Phase::Refused { error: error.clone() });
         // Until it is seen again nobody knows whether the patch arrived after all.
-        self.nodes.update(number, |node| (node.phase, node.healthy) = (Phase::Refused { error }, false));
+        self.nodes.update(number, |node| (node.phase, node.healthy) = (phase, false));
+        self.tell_of(number, context, |pool, node| Progress::Refused { pool, node, error });
         self.count_failure(number, group, context);
         self.start_more(context);
     }
@@ -114,16 +110,16 @@ impl PoolRun {
     }
 
     fn tell_changed(&self, number: usize, current: &Node, context: &mut Context<'_>) {
-        if let Some(node) = self.nodes.get(number) {
-            let (pool, to) = (self.name.clone(), current.source.clone());
-            context.tell(Progress::Changed { pool, node: node.name.clone(), to });
-        }
+        let to = current.source.clone();
+        self.tell_of(number, context, |pool, node| Progress::Changed { pool, node, to });
     }
 
     pub(in crate::rollout) fn gone(&mut self, number: usize, context: &mut Context<'_>) {
-        let Some(node) = self.nodes.get(number).filter(|node| node.phase != Phase::Gone) else { return };
-        context.tell(Progress::Gone { pool: self.name.clone(), node: node.name.clone() });
+        if self.nodes.in_phase(number, &Phase::Gone).is_some() {
+            return;
+        }
         self.nodes.set(number, Phase::Gone);
+        self.tell_of(number, context, |pool, node| Progress::Gone { pool, node });
         self.replace_canary(number);
         self.canaries_settled(context);
         self.start_more(context);
@@ -211,24 +207,25 @@ impl PoolRun {
         if !matches!(tracked.phase, Phase::Watching { .. }) {
             return;
         }
-        let (pool, node) = (self.name.clone(), tracked.name.clone());
         let waited = elapsed(since, context.now);
         let patience = Patience { was_ready: tracked.was_ready, waited, timeout: Some(self.timeout) };
         match judge(&self.target, seen, patience) {
             Verdict::Converged => {
                 let seconds = waited.as_secs_f64();
                 self.nodes.set(number, Phase::Converged { seconds });
-                context.tell(Progress::Converged { pool, node, seconds });
+                self.tell_of(number, context, |pool, node| Progress::Converged { pool, node, seconds });
             }
             // An event from before the assignment.
             Verdict::Waiting(Waiting::NotAssigned) if self.mode.assign => {}
-            Verdict::Waiting(waiting) if waiting != tracked.waiting => {
-                self.nodes.update(number, |node| node.waiting = waiting.clone());
-                context.tell(Progress::Waiting { pool, node, waiting });
-            }
+            Verdict::Waiting(waiting) if waiting != tracked.waiting => self.waits(number, waiting, context),
             Verdict::Waiting(_) => {}
             Verdict::Failed(failure) => self.fail(number, failure, waited, context),
         }
+    }
+
+    fn waits(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {
+        self.nodes.update(number, |node| node.waiting = waiting.clone());
+        self.tell_of(number, context, |pool, node| Progress::Waiting { pool, node, waiting });
     }
 
     /// A converged node may still regress: the kubelet reports an error later, or a canary loses its readiness.
@@ -242,12 +239,10 @@ impl PoolRun {
                 self.fail(number, Failure::TimedOut { waiting }, Duration::ZERO, context);
             }
             Verdict::Waiting(waiting) if soaking => {
-                let (pool, node) = (self.name.clone(), tracked.name.clone());
                 self.nodes.update(number, |node| node.relapses += 1);
-                self.nodes.update(number, |node| node.waiting = waiting.clone());
-                context.tell(Progress::Waiting { pool, node, waiting });
                 self.gate = Gate::Canaries;
                 self.watch(number, context);
+                self.waits(number, waiting, context);
                 if self.taking_back {
                     self.return_node(number, context);
                 }
@@ -258,9 +253,10 @@ impl PoolRun {
 
     pub(super) fn fail(&mut self, number: usize, failure: Failure, waited: Duration, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
-        context.tell(Progress::Failed { pool: self.name.clone(), node: node.name.clone(), failure: failure.clone() });
-        let group = node.group;
-        self.nodes.set(number, Phase::Failed { failure, seconds: waited.as_secs_f64(), rollback: Rollback::No });
+        let (group, seconds) = (node.group, waited.as_secs_f64());
+        self.last_failed = Some(node.name.clone());
+        self.nodes.set(number, Phase::Failed { failure: failure.clone(), seconds, rollback: Rollback::No });
+        self.tell_of(number, context, |pool, node| Progress::Failed { pool, node, failure });
         if self.mode.rollback_on_failure || self.taking_back {
             self.return_node(number, context);
         }
@@ -287,7 +283,7 @@ impl PoolRun {
         };
         if let Some(needs) = node.held_by() {
             if !node.stays && node.runs_target == Some(true) {
-                context.tell(Progress::NotRolledBack { pool: self.name.clone(), node: node.name.clone(), needs });
+                self.tell_of(number, context, |pool, node| Progress::NotRolledBack { pool, node, needs });
                 self.nodes.update(number, |node| node.stays = true);
             }
             return;
@@ -359,9 +355,7 @@ impl PoolRun {
             self.returned(number, context);
             return;
         }
-        let (pool, name) = (self.name.clone(), node.name.clone());
-        context.tell(Progress::NotBack { pool, node: name, failure: failure.clone() });
-        let now = context.now;
+        let (now, reported) = (context.now, failure.clone());
         self.nodes.update(number, |node| match &mut node.phase {
             Phase::Failed { rollback, .. } => *rollback = Rollback::Missed,
             Phase::GoingBack { since, .. } => {
@@ -370,6 +364,7 @@ impl PoolRun {
             }
             _ => {}
         });
+        self.tell_of(number, context, |pool, node| Progress::NotBack { pool, node, failure: reported });
     }
 
     /// It runs again what it had.
@@ -382,14 +377,8 @@ impl PoolRun {
             }
             _ => {}
         });
-        let Some(node) = self.nodes.get(number) else { return };
-        context.tell(Progress::RolledBack { pool: self.name.clone(), node: node.name.clone(), to: node.from.clone() });
-    }
-
-    fn tell_refused(&self, number: usize, error: String, context: &mut Context<'_>) {
-        if let Some(node) = self.nodes.get(number) {
-            context.tell(Progress::Refused { pool: self.name.clone(), node: node.name.clone(), error });
-        }
+        let to = self.nodes.get(number).and_then(|node| node.from.clone());
+        self.tell_of(number, context, |pool, node| Progress::RolledBack { pool, node, to });
     }
 
     fn count_failure(&mut self, number: usize, group: Group, context: &mut Context<'_>) {
@@ -419,7 +408,7 @@ impl PoolRun {
         match result {
             Ok(()) => self.pointed_back(number, context),
             Err(error) => {
-                self.tell_refused(number, error, context);
+                self.tell_of(number, context, |pool, node| Progress::Refused { pool, node, error });
                 match phase {
                     // Whether it arrived after all is seen by the watch.
                     Phase::Returning { since } => self.watch_on(number, since, context),

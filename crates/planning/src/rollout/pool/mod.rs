@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use self::roster::{Group, Phase, Rollback, Roster, Tracked};
-use super::progress::Progress;
+use super::progress::{Event, Gate, PoolState, Progress};
 use super::signals::{Command, Context, Mode};
 use super::{NodeOutcome, PoolOutcome, StopReason};
 use crate::judge::{Failure, Target};
@@ -21,17 +21,6 @@ mod roster;
 /// How many nodes an exhausted budget names as examples.
 const EXAMPLES: usize = 3;
 
-/// What holds the rest back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Gate {
-    /// The canaries have not all converged.
-    Canaries,
-    /// They have, and are watched until then.
-    Soaking { until: Timestamp },
-    /// Nothing.
-    Open,
-}
-
 /// One pool's rollout. Nodes are told by their number in the roster.
 #[derive(Debug)]
 pub(super) struct PoolRun {
@@ -43,6 +32,8 @@ pub(super) struct PoolRun {
     max_failures: u32,
     mode: Mode,
     nodes: Roster,
+    /// How many of them the plan has a step for.
+    steps: usize,
     /// Pending nodes that cost nothing, being unavailable already.
     free: VecDeque<usize>,
     canaries: VecDeque<usize>,
@@ -51,6 +42,7 @@ pub(super) struct PoolRun {
     rest: VecDeque<usize>,
     gate: Gate,
     failures: u32,
+    last_failed: Option<NodeName>,
     stopped: Option<StopReason>,
     /// Whether nodes that have not converged are pointed back.
     taking_back: bool,
@@ -68,12 +60,14 @@ impl PoolRun {
             max_failures: plan.policy.max_failures,
             mode,
             nodes: Roster::default(),
+            steps: plan.steps().count(),
             free: VecDeque::new(),
             canaries: VecDeque::new(),
             canary_members: Vec::new(),
             rest: VecDeque::new(),
             gate: Gate::Open,
             failures: 0,
+            last_failed: None,
             stopped: None,
             taking_back: false,
             stalled_since: None,
@@ -126,6 +120,24 @@ impl PoolRun {
 
     pub(super) fn budget(&self) -> (usize, usize) {
         (self.nodes.unavailable(), self.budget)
+    }
+
+    /// Reports what happened, once the state of the pool shows it.
+    fn tell(&self, progress: Progress, context: &mut Context<'_>) {
+        let pool = PoolState {
+            counts: self.nodes.counts(self.steps),
+            gate: self.gate,
+            canaries: if self.gate == Gate::Canaries { self.canaries_left() } else { 0 },
+            last_failed: self.last_failed.clone(),
+        };
+        context.commands.push(Command::Tell(Box::new(Event { progress, pool: Some(pool) })));
+    }
+
+    /// The same of a node.
+    fn tell_of(&self, number: usize, context: &mut Context<'_>, progress: impl FnOnce(PoolName, NodeName) -> Progress) {
+        if let Some(node) = self.nodes.get(number) {
+            self.tell(progress(self.name.clone(), node.name.clone()), context);
+        }
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -270,14 +282,18 @@ impl PoolRun {
         }
     }
 
+    /// How many canaries have not converged.
+    fn canaries_left(&self) -> usize {
+        let canaries = self.canary_members.iter().filter_map(|number| self.nodes.get(*number));
+        canaries.filter(|node| !matches!(node.phase, Phase::Converged { .. })).count()
+    }
+
     /// Opens the gate once every canary has converged and soaked.
     fn canaries_settled(&mut self, context: &mut Context<'_>) {
         if self.gate != Gate::Canaries || self.stopped.is_some() {
             return;
         }
-        let mut canaries = self.canary_members.iter().filter_map(|number| self.nodes.get(*number));
-        let unsettled = canaries.any(|node| !matches!(node.phase, Phase::Converged { .. }));
-        if unsettled {
+        if self.canaries_left() > 0 {
             return;
         }
         if self.soak.is_zero() {
@@ -287,14 +303,13 @@ impl PoolRun {
         let until = later(context.now, self.soak);
         self.gate = Gate::Soaking { until };
         context.timers.wake(until, &self.name, None);
-        context.tell(Progress::Soaking { pool: self.name.clone(), until });
+        self.tell(Progress::Soaking { pool: self.name.clone(), until }, context);
     }
 
     fn open(&mut self, context: &mut Context<'_>) {
-        if matches!(self.gate, Gate::Soaking { .. }) {
-            context.tell(Progress::Soaked { pool: self.name.clone() });
+        if matches!(std::mem::replace(&mut self.gate, Gate::Open), Gate::Soaking { .. }) {
+            self.tell(Progress::Soaked { pool: self.name.clone() }, context);
         }
-        self.gate = Gate::Open;
         // What broke while it waited for the canaries costs nothing now.
         let broken = self.rest.iter().filter(|number| self.nodes.get(**number).is_some_and(|node| !node.healthy));
         self.free.extend(broken);
@@ -362,7 +377,7 @@ impl PoolRun {
     fn halt(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         self.stopped = Some(reason.clone());
         self.stalled_since = None;
-        context.tell(Progress::Stopped { pool: self.name.clone(), reason: reason.clone() });
+        self.tell(Progress::Stopped { pool: self.name.clone(), reason: reason.clone() }, context);
     }
 
     /// Starts no further node, and points back those that have not converged. A patch that is on its way to the server is

@@ -1,5 +1,5 @@
-//! The nodes of a pool while it is rolled out: where each is on its way, and how many are unavailable, in flight and
-//! pending. The counts are kept with every change, so that no event costs a walk over all nodes.
+//! The nodes of a pool while it is rolled out: where each is on its way, and how many are where. The counts are kept with
+//! every change, so that no event costs a walk over all nodes.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use json_patch::Patch;
 use crate::judge::{Failure, Target, Waiting};
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
+use crate::rollout::progress::NodeCounts;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::NodeName;
@@ -225,23 +226,33 @@ pub(super) struct Roster {
     in_flight: usize,
     pending: usize,
     assigning: usize,
+    shown: NodeCounts,
 }
 
-/// What a node adds to each count.
-fn counts(node: &Tracked) -> [usize; 4] {
-    [node.unavailable(), node.in_flight(), node.phase == Phase::Pending, node.phase == Phase::Assigning]
-        .map(usize::from)
+/// What a node adds to each count. The last four are what events show: a node that points at its target from the start
+/// is in transition, one whose patch has not been answered is pending.
+fn counts(node: &Tracked) -> [usize; 8] {
+    let (pending, assigning) = (node.phase == Phase::Pending, node.phase == Phase::Assigning);
+    let moves = matches!(node.phase, Phase::Watching { .. } | Phase::Returning { .. } | Phase::GoingBack { .. });
+    let waits = node.patch.is_some() && (pending || assigning);
+    [
+        node.unavailable(),
+        node.in_flight(),
+        pending,
+        assigning,
+        waits,
+        moves || (pending && !waits),
+        matches!(node.phase, Phase::Converged { .. }),
+        matches!(node.phase, Phase::Failed { .. } | Phase::Refused { .. }),
+    ]
+    .map(usize::from)
 }
 
 impl Roster {
     /// Takes a node in, and numbers it.
     pub(super) fn add(&mut self, node: Tracked) -> usize {
         let number = self.nodes.len();
-        let [unavailable, in_flight, pending, assigning] = counts(&node);
-        self.unavailable += unavailable;
-        self.in_flight += in_flight;
-        self.pending += pending;
-        self.assigning += assigning;
+        self.count([0; 8], counts(&node));
         self.index.insert(node.name.clone(), number);
         self.nodes.push(node);
         number
@@ -253,8 +264,14 @@ impl Roster {
         let before = counts(node);
         change(node);
         let after = counts(node);
-        let totals = [&mut self.unavailable, &mut self.in_flight, &mut self.pending, &mut self.assigning];
-        for (total, (before, after)) in totals.into_iter().zip(before.into_iter().zip(after)) {
+        self.count(before, after);
+    }
+
+    fn count(&mut self, before: [usize; 8], after: [usize; 8]) {
+        let NodeCounts { pending, in_flight, done, failed, .. } = &mut self.shown;
+        let kept = [&mut self.unavailable, &mut self.in_flight, &mut self.pending, &mut self.assigning];
+        let totals = kept.into_iter().chain([pending, in_flight, done, failed]);
+        for (total, (before, after)) in totals.zip(before.into_iter().zip(after)) {
             *total = *total + after - before;
         }
     }
@@ -293,6 +310,11 @@ impl Roster {
     /// The nodes by name.
     pub(super) fn by_name(&self) -> impl Iterator<Item = &Tracked> {
         self.index.values().filter_map(|number| self.nodes.get(*number))
+    }
+
+    /// Where the nodes are that the plan has a step for; `steps` is their number.
+    pub(super) fn counts(&self, steps: usize) -> NodeCounts {
+        NodeCounts { left: steps.saturating_sub(self.shown.total()), ..self.shown }
     }
 
     pub(super) fn unavailable(&self) -> usize {
