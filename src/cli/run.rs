@@ -141,7 +141,7 @@ impl Audience {
                 if terminal.quiet {
                     Box::new(Unheard)
                 } else if terminal.interactive && verbose == 0 {
-                    let assigns = purpose == Purpose::Sync;
+                    let assigns = purpose != Purpose::Verify;
                     Box::new(Live::new(plan, assigns, start, terminal.foot.clone(), terminal.colored_err()))
                 } else {
                     Box::new(Lines::new(terminal.another_err(), start, verbose > 0))

@@ -25,72 +25,60 @@ use nodecfg_contract::json_document::{Document, Kind, format_version, prepend};
 use nodecfg_planning::desired::schema::tidy;
 use nodecfg_planning::rollout::progress::Progress;
 
-/// The schema of a kind of output.
-#[must_use]
-pub fn schema(output: Output) -> Value {
-    match output {
-        Output::Validation => of::<Document<Validation>>("validation"),
-        Output::Diff => of::<Document<Diff<'_>>>("diff"),
-        Output::Events => of::<Line>("events"),
-        Output::Status => of::<Document<Status<'_>>>("status"),
-        Output::Doctor => of::<Document<Doctor<'_>>>("doctor"),
-        Output::Code => of::<Document<&Coded>>("code"),
-        Output::StatusLines => of::<WatchLine>("status-lines"),
-        Output::Explanation => of::<Document<Explained<'_>>>("explanation"),
-        Output::Initialization => of::<Document<Initialization>>("initialization"),
-        Output::Capture => of::<Document<Capture<'_>>>("capture"),
-        Output::Installation => of::<Document<Installed<'_>>>("installation"),
-        Output::AgentStatus => of::<Document<AgentStatus<'_>>>("agent-status"),
-        Output::AgentPass => of::<Document<AgentPass<'_>>>("agent-pass"),
-        Output::History => of::<Document<History>>("history"),
-        Output::Pruning => of::<Document<Pruning>>("pruning"),
-        Output::PoolOrders => of::<Document<PoolOrders>>("pool-orders"),
-        Output::Abort => of::<Document<Aborted>>("abort"),
-        Output::Error => of::<Document<ErrorReport<'_>>>("error"),
+/// A kind of JSON output.
+pub struct Output {
+    /// Its name, in `nodecfg schema NAME` and in `schemas/output/NAME.v1.json`.
+    pub name: &'static str,
+    /// The commands that write it.
+    pub written_by: &'static str,
+    schema: fn(&str) -> Value,
+}
+
+impl Output {
+    /// Its JSON Schema (2020-12).
+    #[must_use]
+    pub fn schema(&self) -> Value {
+        (self.schema)(self.name)
     }
 }
 
-/// What is written for programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
-    /// By `validate`.
-    Validation,
-    /// By `diff`, and by `sync --dry-run`.
-    Diff,
-    /// A line of `sync` and `verify`.
-    Events,
-    /// By `status`.
-    Status,
-    /// By `doctor`.
-    Doctor,
-    /// By `explain` of a code.
-    Code,
-    /// By `explain` of a field.
-    /// A line of `status --watch`.
-    StatusLines,
-    /// By `explain`.
-    Explanation,
-    /// By `init`.
-    Initialization,
-    /// By `capture`.
-    Capture,
-    /// By `install`.
-    Installation,
-    /// By `nodecfg-agent status`.
-    AgentStatus,
-    /// By `nodecfg-agent --once`.
-    AgentPass,
-    /// By `history`.
-    History,
-    /// By `prune`.
-    Pruning,
-    /// By `pause` and `resume`.
-    PoolOrders,
-    /// By `abort`.
-    Abort,
-    /// By every command that cannot do its work.
-    Error,
-}
+/// Every kind of JSON output.
+pub const OUTPUTS: &[Output] = &[
+    Output { name: "validation", written_by: "`validate -o json`", schema: of::<Document<Validation>> },
+    Output {
+        name: "diff",
+        written_by: "`diff -o json` and `sync --dry-run -o json`",
+        schema: of::<Document<Diff<'_>>>,
+    },
+    Output { name: "events", written_by: "`sync -o json` and `verify -o json`", schema: of::<Line> },
+    Output { name: "status", written_by: "`status -o json`", schema: of::<Document<Status<'_>>> },
+    Output { name: "doctor", written_by: "`doctor -o json`", schema: of::<Document<Doctor<'_>>> },
+    Output { name: "code", written_by: "`explain -o json` of a code", schema: of::<Document<&Coded>> },
+    Output { name: "status-lines", written_by: "`status --watch -o json`", schema: of::<WatchLine> },
+    Output { name: "explanation", written_by: "`explain -o json` of a field", schema: of::<Document<Explained<'_>>> },
+    Output { name: "initialization", written_by: "`init -o json`", schema: of::<Document<Initialization>> },
+    Output { name: "capture", written_by: "`capture -o json`", schema: of::<Document<Capture<'_>>> },
+    Output { name: "installation", written_by: "`install -o json`", schema: of::<Document<Installed<'_>>> },
+    Output {
+        name: "agent-status",
+        written_by: "`nodecfg-agent status -o json`",
+        schema: of::<Document<AgentStatus<'_>>>,
+    },
+    Output { name: "agent-pass", written_by: "`nodecfg-agent --once -o json`", schema: of::<Document<AgentPass<'_>>> },
+    Output { name: "history", written_by: "`history -o json`", schema: of::<Document<History>> },
+    Output { name: "pruning", written_by: "`prune -o json`", schema: of::<Document<Pruning>> },
+    Output {
+        name: "pool-orders",
+        written_by: "`pause -o json` and `resume -o json`",
+        schema: of::<Document<PoolOrders>>,
+    },
+    Output { name: "abort", written_by: "`abort -o json`", schema: of::<Document<Aborted>> },
+    Output {
+        name: "error",
+        written_by: "any command with `-o json` that fails",
+        schema: of::<Document<ErrorReport<'_>>>,
+    },
+];
 
 /// The schema (2020-12) of what is written as a type.
 fn of<T: JsonSchema>(name: &str) -> Value {

@@ -151,3 +151,19 @@ fn who_wants_quiet_hears_of_what_is_amiss_alone() {
         assert!(both.exit == 2 && both.err.contains("cannot be used with"), "{}", both.shown());
     }
 }
+
+#[test]
+fn a_reset_shows_its_nodes_as_pending_until_it_assigns_them() {
+    let folder = Folder::committed(&[
+        ("nodecfg.yaml", FLEET),
+        ("pools/gpu/pool.yaml", POOL),
+        ("pools/gpu/kubelet.yaml", KUBELET),
+    ]);
+    let cluster = Cluster::start(&["gpu"], 3, &[]);
+    assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
+    // In transition for as long as the test looks.
+    cluster.fault("gpu-1", Some(Fault::NeverAcknowledges));
+    let Some(session) = Session::start(&cluster, folder.path(), "reset --all --yes --color never") else { return };
+    session.until("the first node is in transition", |seen| seen.contains("gpu/gpu-1") && seen.contains("elapsed"));
+    assert!(!session.seen().contains("not assigned"), "{}", session.seen());
+}
