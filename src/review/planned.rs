@@ -169,8 +169,8 @@ fn rollout(planned: &PoolPlan) -> Rollout {
 
 fn turn(step: &Step) -> Turn {
     let action = match &step.action {
-        Action::Assign { .. } => NodeAction::Assign,
+        Action::Assign => NodeAction::Assign,
         Action::Await { waiting, error } => NodeAction::Await { waiting: waiting.clone(), error: error.clone() },
     };
-    Turn { node: step.node.clone(), from: step.from.clone(), action, available: step.available }
+    Turn { node: step.node.clone(), from: step.assignment.from.clone(), action, available: step.available }
 }

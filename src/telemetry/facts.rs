@@ -64,7 +64,7 @@ impl State {
     /// Where the plan sees a node that it has a step for.
     fn planned(action: &Action) -> Self {
         match action {
-            Action::Assign { .. } => Self::ToAssign,
+            Action::Assign => Self::ToAssign,
             Action::Await { error: Some(_), .. } => Self::Failed,
             Action::Await { waiting: Some(_), .. } => Self::Waiting,
             Action::Await { waiting: None, error: None } => Self::Converged,

@@ -135,8 +135,8 @@ impl Pool {
 
     fn join(&mut self, step: &Step, kind: WaveKind, assigns: bool) {
         let stage = match &step.action {
-            Action::Assign { .. } if assigns => Stage::Pending,
-            Action::Assign { .. } => {
+            Action::Assign if assigns => Stage::Pending,
+            Action::Assign => {
                 self.in_flight
                     .insert(step.node.clone(), Flight { since: self.start, waiting: Some(Waiting::NotAssigned) });
                 Stage::InFlight

@@ -185,8 +185,8 @@ pub(super) fn assess_ways_back<'a>(pool: &Pool, steps: impl Iterator<Item = &'a 
         .iter()
         .map(|set| (set.from.as_ref(), set.fields.iter().filter_map(class_back).max().filter(|class| *class > allowed)))
         .collect();
-    for step in steps.filter(|step| step.can_return && matches!(step.action, Action::Assign { .. })) {
-        let from = step.from.as_ref().map(named);
+    for step in steps.filter(|step| step.can_return && step.action == Action::Assign) {
+        let from = step.assignment.from.as_ref().map(named);
         step.back_needs = needs.get(&from.as_ref()).copied().flatten();
     }
 }

@@ -11,7 +11,7 @@ use super::questions::target_of;
 use super::scope::Scope;
 use super::verdicts;
 use super::waves::Sorter;
-use super::{Action, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
+use super::{Action, ConfigMapPlan, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
 use crate::desired::{Desired, Pool, PoolTarget, told_once};
 use kubelet_config::finding::Gate;
 use nodecfg_contract::ContentHash;
@@ -77,7 +77,6 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let unpooled = homeless.into_iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
     let plan = Plan {
-        format_version: FORMAT_VERSION,
         id: PlanId(String::new()),
         fleet: desired.fleet.clone(),
         commit: desired.commit.clone(),
@@ -124,7 +123,7 @@ pub fn redecide(
     let decision = decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target)));
     // Its kubelet may be another one by now.
     if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
-        && matches!(step.action, Action::Assign { .. })
+        && step.action == Action::Assign
         && let Some(why) = verdicts::refusal(node, rendered)
     {
         return Some(Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !step.available, why }));
@@ -253,7 +252,7 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
         }
         sorter.add(node, decision);
     }
-    let assigned = sorter.all_steps().filter(|step| matches!(step.action, Action::Assign { .. }));
+    let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
     let (changes, disruption) =
         disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), shelf);
     let (mut waves, left_alone) = sorter.waves(pool.policy.canary);

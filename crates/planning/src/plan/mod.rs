@@ -1,7 +1,7 @@
 //! What a sync would do, decided beforehand and in full.
 //!
 //! [`make`] turns what is [desired](crate::desired) and what is [observed](nodecfg_contract::observed) into a [`Plan`]: the ConfigMaps
-//! to create, each node's transition with its exact patch and precondition, in waves, and for every other node the
+//! to create, each node's assignment with its precondition, in waves, and for every other node the
 //! reason why it is left alone. A plan is pure data: deterministic, serialisable, named by a hash. Carrying it out decides
 //! nothing that could have been decided here; new behaviour belongs here first. [`check`] asserts the invariants of every
 //! plan before it runs.
@@ -17,10 +17,9 @@ use crate::judge::{Target, Waiting};
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{KubeletVersion, Pause};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 
 mod addresses;
 mod check;
@@ -50,7 +49,7 @@ mod tests;
 mod verdicts_tests;
 
 pub use check::{Violation, check};
-pub use decide::{Decision, Held, Holder, Standing, back_patch, is_adopted, is_available, present_state, unreached};
+pub use decide::{Decision, Held, Holder, Standing, is_adopted, is_available, present_state, unreached};
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};
@@ -61,15 +60,10 @@ pub use reset::{Choice, ChoiceError, chosen, down_in_any_pool, pools_of_nodes};
 pub use scope::Scope;
 pub use standing::{Standings, pool_target};
 
-/// The version of a serialised plan. It changes when a field changes its meaning or goes away.
-pub const FORMAT_VERSION: u32 = 1;
-
 /// Everything that a sync would do.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// [`FORMAT_VERSION`].
-    pub format_version: u32,
     /// Hash of everything below.
     pub id: PlanId,
     /// The fleet.
@@ -169,7 +163,7 @@ impl PoolPlan {
     /// How many nodes are to be pointed at the target.
     #[must_use]
     pub fn assignments(&self) -> usize {
-        self.steps().filter(|step| matches!(step.action, Action::Assign { .. })).count()
+        self.steps().filter(|step| step.action == Action::Assign).count()
     }
 }
 
@@ -205,8 +199,8 @@ pub enum WaveKind {
 pub struct Step {
     /// The node.
     pub node: NodeName,
-    /// What its spec names now.
-    pub from: Option<ConfigSource>,
+    /// What it points at now, and shall point at.
+    pub assignment: Assignment,
     /// What is done.
     pub action: Action,
     /// Whether it is Ready now, and so must be Ready again to count as converged.
@@ -225,11 +219,8 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Action {
-    /// Point it at the target with this JSON Patch (RFC 6902), whose `test` is the precondition.
-    Assign {
-        /// The patch of the object that carries `spec.configSource`.
-        patch: json_patch::Patch,
-    },
+    /// Point it at the target.
+    Assign,
     /// It points at the target already: watch it converge. A converged node is watched on as a canary that soaks.
     #[serde(rename_all = "camelCase")]
     Await {

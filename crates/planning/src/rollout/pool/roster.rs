@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use json_patch::Patch;
 
 use crate::judge::{Failure, Target, Waiting};
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
 use kubelet_config::risk::Class;
-use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::{Assignment, ConfigSource};
 
 /// Where a node is on its way.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +69,8 @@ pub(super) struct Tracked {
     pub(super) group: Group,
     pub(super) phase: Phase,
     pub(super) from: Option<ConfigSource>,
-    pub(super) patch: Option<Patch>,
+    /// What this rollout assigns to it, if it does.
+    pub(super) assignment: Option<Assignment>,
     /// The error that it reports against its target already, when the plan saw one.
     pub(super) known_error: Option<String>,
     pub(super) was_ready: bool,
@@ -114,7 +114,7 @@ impl Tracked {
 
     /// Whether this rollout has assigned it, and what it had before can be had again.
     pub(super) fn may_return(&self) -> bool {
-        self.patch.is_some() && self.can_return
+        self.assignment.is_some() && self.can_return
     }
 
     /// What keeps it from being pointed back now: going back costs its pods nothing as long as it runs what it had.
@@ -149,7 +149,7 @@ impl Tracked {
                 Why::Adopted { source } | Why::Conflict { source, .. } => Some(source.clone()),
                 _ => None,
             },
-            patch: None,
+            assignment: None,
             known_error: None,
             was_ready: !left.unavailable,
             ready: !left.unavailable,
@@ -168,18 +168,18 @@ impl Tracked {
 
     /// A node that is to make its transition.
     pub(super) fn planned(step: &Step, group: Group) -> Self {
-        let (patch, waiting, known_error) = match &step.action {
-            Action::Assign { patch } => (Some(patch.clone()), None, None),
+        let (assignment, waiting, known_error) = match &step.action {
+            Action::Assign => (Some(step.assignment.clone()), None, None),
             Action::Await { waiting, error } => (None, waiting.clone(), error.clone()),
         };
-        let awaited = patch.is_none();
+        let awaited = assignment.is_none();
         let before = if awaited { Waiting::NotAcknowledged } else { Waiting::NotAssigned };
         Self {
             name: step.node.clone(),
             group,
             phase: Phase::Pending,
-            from: step.from.clone(),
-            patch,
+            from: step.assignment.from.clone(),
+            assignment,
             known_error,
             was_ready: step.was_ready,
             ready: step.was_ready,
