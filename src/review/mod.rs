@@ -373,7 +373,7 @@ pub struct ClusterReview {
     pub moves: Vec<Move>,
     /// Nodes that no pool selects, by name. They are left as they are.
     pub unpooled: Vec<Unpooled>,
-    /// ConfigMaps of this fleet that nothing refers to any more.
+    /// ConfigMaps of this fleet that `nodecfg prune` deletes unless it is told otherwise, by name.
     pub prunable: Vec<String>,
 }
 

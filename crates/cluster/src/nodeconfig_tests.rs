@@ -257,6 +257,19 @@ async fn nodes_are_listed_with_what_their_agents_say() {
     }
 }
 
+#[tokio::test]
+async fn a_look_finds_the_references_that_prune_finds() {
+    let (api, reader) = cluster(&["n1"]).await;
+    for (node, named) in [("n1", "a"), ("without-a-node", "b")] {
+        let object = json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": node},
+            "spec": {"configSource": source(named)}});
+        create(&api, GROUP, "nodeconfigs", object);
+    }
+    let observed = super::observe::look(&reader, None).await.expect("a look");
+    assert_eq!(observed.references, reader.references().await.expect("references"));
+    assert_eq!(observed.references.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+}
+
 async fn next(events: &mut (impl Stream<Item = Result<NodeEvent, ClusterError>> + Unpin)) -> NodeEvent {
     let event = tokio::time::timeout(Duration::from_secs(5), events.next()).await.expect("in time");
     event.expect("open").expect("no error")

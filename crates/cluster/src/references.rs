@@ -54,8 +54,7 @@ impl Referrer {
     fn into_sources(self) -> (String, Vec<ConfigSource>) {
         let status = self.status.unwrap_or_default().config.unwrap_or_default();
         let spec = self.spec.unwrap_or_default().config_source;
-        let mut sources: Vec<ConfigSource> =
-            [spec, status.assigned, status.active, status.last_known_good].into_iter().flatten().collect();
+        let mut sources: Vec<ConfigSource> = spec.iter().chain(status.sources()).cloned().collect();
         sources.dedup();
         (self.metadata.name, sources)
     }

@@ -143,6 +143,11 @@ pub struct ConfigStatus {
 }
 
 impl ConfigStatus {
+    /// Everything that it names.
+    pub fn sources(&self) -> impl Iterator<Item = &ConfigSource> {
+        [&self.assigned, &self.active, &self.last_known_good].into_iter().flatten()
+    }
+
     /// The error, when there is one and it is not empty.
     #[must_use]
     pub fn error(&self) -> Option<&str> {

@@ -44,6 +44,18 @@ pub struct Desired {
     pub pools: BTreeMap<PoolName, Pool>,
 }
 
+impl Desired {
+    /// The names of the ConfigMaps of its pools.
+    #[must_use]
+    pub fn config_maps(&self) -> BTreeSet<String> {
+        let name = |pool: &Pool| match &pool.target {
+            PoolTarget::Config(rendered) => Some(rendered.config_map.clone()),
+            PoolTarget::Local => None,
+        };
+        self.pools.values().filter_map(name).collect()
+    }
+}
+
 /// One pool as desired.
 #[derive(Debug, Clone)]
 pub struct Pool {

@@ -11,7 +11,7 @@ use crate::judge::Target;
 use kubelet_config::risk;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{ConfigMapKey, Observed, Readiness};
+use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 
 /// A broken invariant.
@@ -290,11 +290,10 @@ impl Checker<'_> {
     /// Invariant 5: only what this fleet manages, and nothing that is in use.
     fn prunable(&mut self) {
         // Asked for thousands of ConfigMaps and thousands of nodes: each is gone through once.
-        let mut used: BTreeSet<(&str, &str)> = BTreeSet::new();
-        for node in self.observed.nodes.values() {
-            let status = &node.status;
-            let named = [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().flatten();
-            used.extend(named.filter_map(|source| source.config_map.as_ref()).map(|map| (&*map.namespace, &*map.name)));
+        let keys = self.observed.references.keys();
+        let mut used: BTreeSet<(&str, &str)> = keys.map(|key| (&*key.namespace, &*key.name)).collect();
+        for source in self.observed.nodes.values().flat_map(Node::sources) {
+            used.extend(source.config_map.as_ref().map(|map| (&*map.namespace, &*map.name)));
         }
         for name in &self.plan.prunable {
             let subject = format!("ConfigMap {name}");

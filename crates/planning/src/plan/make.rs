@@ -7,6 +7,7 @@ use super::config_maps::Shelf;
 use super::decide::{Decision, Held, Rules, decide, is_available, refuses};
 use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
+use super::prune::{KEEP, PruneOptions, prune};
 use super::questions::target_of;
 use super::scope::Scope;
 use super::verdicts;
@@ -216,24 +217,21 @@ fn unpooled(name: &NodeName, desired: &Desired, observed: &Observed) -> Unpooled
     Unpooled { node: name.clone(), still_on: pool.map(ToString::to_string) }
 }
 
-/// Managed ConfigMaps of this fleet that neither a pool's target nor any node's spec or status names.
+/// What `nodecfg prune` deletes unless it is told otherwise, given this repository.
 fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
-    let mut used: BTreeSet<ConfigMapKey> = BTreeSet::new();
-    for pool in desired.pools.values() {
-        used.extend(target_of(&pool.target, namespace).source().and_then(ConfigMapKey::of));
-    }
+    let mut references = observed.references.clone();
     for node in observed.nodes.values() {
-        let status = &node.status;
-        for source in [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().flatten() {
-            used.extend(ConfigMapKey::of(source));
-        }
+        references.add(node.name.as_str(), node.sources());
     }
-    observed
-        .config_maps
-        .iter()
-        .filter(|(key, map)| map.fleet.as_ref() == Some(&desired.fleet) && !used.contains(key))
-        .map(|(_, map)| map.name.clone())
-        .collect()
+    let options = PruneOptions {
+        fleet: desired.fleet.clone(),
+        namespace: namespace.clone(),
+        keep: KEEP as usize,
+        wanted: desired.config_maps(),
+        pools: BTreeSet::new(),
+    };
+    let delete = prune(observed.config_maps.values(), &references, &options).delete;
+    delete.into_iter().map(|map| map.name).collect()
 }
 
 fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shelf<'_>, options: &Options) -> PoolPlan {

@@ -54,7 +54,7 @@ pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_ou
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
-pub use prune::{Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
+pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use questions::questions;
 pub use reset::{Choice, ChoiceError, chosen, down_in_any_pool, pools_of_nodes};
 pub use scope::Scope;
@@ -78,7 +78,7 @@ pub struct Plan {
     pub pools: Vec<PoolPlan>,
     /// Nodes that no pool selects, by name. They are left as they are.
     pub unpooled: Vec<Unpooled>,
-    /// Managed ConfigMaps of this fleet that no node and no pool refers to any more.
+    /// ConfigMaps of this fleet that `nodecfg prune` deletes unless it is told otherwise, by name.
     pub prunable: Vec<String>,
     /// What there is to say of the pools' configurations for the kubelets that their nodes have. No errors: those forbid
     /// the plan.

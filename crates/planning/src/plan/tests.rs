@@ -1,12 +1,14 @@
 //! Planning, case by case.
 
+use jiff::Timestamp;
+
 use super::fixtures::{
     canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, policy, pool,
     pool_name, refusing, rendered, source, with_config_map,
 };
-use super::{Action, Owner, Plan, Problem, Scope, WaveKind, Why, check, make, questions};
+use super::{Action, KEEP, Owner, Plan, Problem, PruneOptions, Scope, WaveKind, Why, check, make, prune, questions};
 use crate::desired::{Desired, LabelSelector, PoolTarget};
-use nodecfg_contract::observed::{ConfigMapKey, Node, NodeHalf, Observed, Orders, Pause, Readiness};
+use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, NodeHalf, Observed, Orders, Pause, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, error_text};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
@@ -216,7 +218,7 @@ fn kubelets_without_the_feature_are_reported_and_left_alone() {
 
 #[test]
 fn a_pool_that_somebody_paused_changes_nothing_unless_the_plan_is_asked_for_despite_it() {
-    let order = Pause { by: "ada".to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+    let order = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
     let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
     let mut observed = observed([node("n1", "a"), node("n2", "b")]);
     observed.orders.pauses.insert(pool_name("a"), order.clone());
@@ -378,19 +380,43 @@ fn only_what_a_decision_needs_is_read_in_full() {
     });
 }
 
+/// What `prune` makes of the same cluster and repository, apart from planning.
+fn pruned(desired: &Desired, observed: &Observed) -> Vec<String> {
+    let mut references = observed.references.clone();
+    observed.nodes.values().for_each(|node| references.add(node.name.as_str(), node.sources()));
+    let (fleet, namespace, wanted) = (fleet(), super::fixtures::namespace(), desired.config_maps());
+    let options = PruneOptions { fleet, namespace, keep: KEEP as usize, wanted, pools: [].into() };
+    prune(observed.config_maps.values(), &references, &options).delete.into_iter().map(|map| map.name).collect()
+}
+
 #[test]
-fn unused_config_maps_of_this_fleet_are_prunable() {
+fn diff_and_prune_agree_on_what_is_prunable() {
     let desired = desired([pool("a", 64, policy(1))]);
     let mut cluster = observed([on(node("n1", "a"), &target("a", 64))]);
-    for (name, owner) in
-        [("fleet-a-old", "fleet"), ("other-a-old", "other"), (rendered("a", 64).config_map.as_str(), "fleet")]
-    {
-        cluster
-            .config_maps
-            .insert(ConfigMapKey::of(&source(name)).unwrap(), managed(name, Some(owner), Some("a"), None));
-    }
-    assert_eq!(planned(&desired, &cluster).prunable, ["fleet-a-old"]);
-    assert_eq!(fleet().as_str(), "fleet");
+    let made_at = |second| Some(Timestamp::from_second(second).unwrap());
+    let mut add = |map: ManagedConfigMap| {
+        cluster.config_maps.insert(ConfigMapKey::of(&source(&map.name)).unwrap(), map);
+    };
+    let of_fleet = |max_pods: u32, second: i64| {
+        let name = rendered("a", max_pods).config_map;
+        ManagedConfigMap { created: made_at(second), ..managed(&name, Some("fleet"), Some("a"), None) }
+    };
+    add(of_fleet(64, 0));
+    // The newest three are kept, in use or not.
+    [(1, 9), (2, 8), (3, 7)].into_iter().for_each(|(max_pods, second)| add(of_fleet(max_pods, second)));
+    // Older than those, and: prunable; referred to by a NodeConfig without a Node; in the process of deletion; of unknown age;
+    // without a pool; another fleet's; not named by nodecfg.
+    add(of_fleet(4, 1));
+    add(of_fleet(5, 1));
+    add(ManagedConfigMap { deleting: true, ..of_fleet(6, 1) });
+    add(ManagedConfigMap { created: None, ..of_fleet(7, 1) });
+    add(ManagedConfigMap { pool: None, ..of_fleet(8, 1) });
+    add(ManagedConfigMap { created: made_at(1), ..managed("other-a-old", Some("other"), Some("a"), None) });
+    add(ManagedConfigMap { created: made_at(1), ..managed("fleet-a-own", Some("fleet"), Some("a"), None) });
+    cluster.references.add("gone", [&target("a", 5)]);
+    let prunable = planned(&desired, &cluster).prunable;
+    assert_eq!(prunable, [rendered("a", 4).config_map]);
+    assert_eq!(prunable, pruned(&desired, &cluster));
 }
 
 #[test]
