@@ -20,8 +20,7 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Node;
 
 /// The fields that change for the nodes that leave one configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeSet {
     /// What they run now; unset: the local configuration, whose content is not known.
     pub from: Option<ConfigSource>,
@@ -46,8 +45,7 @@ pub struct ChangedField {
 }
 
 /// What all transitions of a pool together do to pods that run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Disruption {
     /// The worst class of a field that changes; unset when no such change is known.
     pub worst: Option<Class>,

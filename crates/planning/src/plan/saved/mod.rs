@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, Plan, PoolPlan, Step};
-use crate::desired::{MaxUnavailable, RolloutPolicy};
+use crate::desired::RolloutPolicy;
 use kubelet_config::duration;
 use kubelet_config::finding::Gate;
 use kubelet_config::risk::Class;
@@ -290,10 +290,7 @@ impl SavedPool {
 impl SavedPolicy {
     fn of(policy: &RolloutPolicy) -> Self {
         Self {
-            max_unavailable: match policy.max_unavailable {
-                MaxUnavailable::Count(count) => count.to_string(),
-                MaxUnavailable::Percent(percent) => format!("{percent}%"),
-            },
+            max_unavailable: policy.max_unavailable.to_string(),
             canary_nodes: policy.canary.map(|canary| canary.nodes),
             canary_soak: policy.canary.map(|canary| duration::written(canary.soak)),
             max_failures: policy.max_failures,

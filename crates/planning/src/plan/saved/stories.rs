@@ -1,7 +1,7 @@
 //! What changes between a review and the sync, and what is said of it.
 
 use super::*;
-use crate::desired::{Desired, PoolTarget};
+use crate::desired::{Desired, MaxUnavailable, PoolTarget};
 use crate::plan::fixtures::{
     canary, desired, fetched, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
     source, with_config_map,
