@@ -149,7 +149,7 @@ impl Args {
         };
         let saved = cluster.map(|cluster| {
             let named = self.cluster.named_namespace().cloned();
-            SavedPlan::of(plan, observed, &plan_file::circumstances(cluster, &reader, &planned, named))
+            SavedPlan::of(plan, &plan_file::circumstances(cluster, &reader, &planned, named))
         });
         Ok((review, saved))
     }

@@ -206,7 +206,7 @@ impl Meeting {
     pub(super) fn hold(&self, planned: &Planned, reader: &ClusterReader) -> Result<(), Failure> {
         let saved = &self.reviewed.saved;
         let circumstances = circumstances(self.cluster.clone(), reader, planned, saved.options.namespace.clone());
-        let fresh = SavedPlan::of(&planned.plan, &planned.observed, &circumstances);
+        let fresh = SavedPlan::of(&planned.plan, &circumstances);
         let differences = saved.differences(&fresh, Now { plan: &planned.plan, observed: &planned.observed });
         if differences.is_empty() { Ok(()) } else { Err(self.stale(differences)) }
     }

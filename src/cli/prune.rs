@@ -20,8 +20,8 @@ use nodecfg_cluster::lease::HeldLock;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::observed::{Deletion, ManagedConfigMap};
-use nodecfg_planning::desired::{Desired, PoolTarget};
-use nodecfg_planning::plan::{PruneOptions, PrunePlan, check_prune, prune};
+use nodecfg_planning::desired::Desired;
+use nodecfg_planning::plan::{KEEP, PruneOptions, PrunePlan, check_prune, prune};
 
 /// How many ConfigMaps are deleted at a time.
 const AT_A_TIME: usize = 8;
@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(value_name = "REPO")]
     repo: Option<PathBuf>,
     /// How many ConfigMaps of each pool to keep, the newest, whether something refers to them or not.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = KEEP, value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
     /// Only those of this pool. May be given several times.
     #[arg(long, value_name = "POOL")]
@@ -80,7 +80,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
     let reader = args.binding.bind(reader).await?;
     let (fleet, namespace) = args.fleet.find(&args.cluster, &reader).await?;
-    let wanted = desired.map(|desired| wanted(desired, &fleet)).transpose()?.unwrap_or_default();
+    let wanted = desired.map(|desired| wanted(&desired, &fleet)).transpose()?.unwrap_or_default();
     if matches!(format, Format::Text | Format::Markdown) {
         writeln!(terminal.aside(), "fleet {fleet} {}\n", progress::place(Some(&namespace), reader.server()))?;
     }
@@ -132,18 +132,14 @@ impl Args {
 }
 
 /// What a repository asks for: the names of the ConfigMaps of its pools.
-fn wanted(desired: Desired, fleet: &FleetName) -> Result<BTreeSet<String>, Failure> {
+fn wanted(desired: &Desired, fleet: &FleetName) -> Result<BTreeSet<String>, Failure> {
     if desired.fleet != *fleet {
         return Err(Failure::usage(
             format!("the repository is of fleet {}, and the ConfigMaps are of fleet {fleet}", desired.fleet),
             format!("name the repository of {fleet}, or the fleet with --fleet"),
         ));
     }
-    let names = desired.pools.into_values().filter_map(|pool| match pool.target {
-        PoolTarget::Config(rendered) => Some(rendered.config_map),
-        PoolTarget::Local => None,
-    });
-    Ok(names.collect())
+    Ok(desired.config_maps())
 }
 
 /// What there is, and what of it can go.

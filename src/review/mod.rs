@@ -16,8 +16,7 @@ use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::Pause;
-use nodecfg_planning::judge::Waiting;
-use nodecfg_planning::plan::{self, ChangedField, PlanId, Unpooled, WaveKind, Why};
+use nodecfg_planning::plan::{self, ChangedField, PlanId, Unpooled, Why};
 use nodecfg_planning::snapshot::Signer;
 
 mod compare;
@@ -296,50 +295,9 @@ pub struct Rollout {
     /// How many are pointed at the new configuration.
     pub assign: usize,
     /// The nodes that do or shall change, in the order in which they start.
-    pub waves: Vec<Wave>,
+    pub waves: Vec<plan::Wave>,
     /// Every other node, and why it is left alone.
     pub left_alone: Vec<LeftAlone>,
-}
-
-/// Nodes that may start under the same condition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Wave {
-    /// Which nodes these are and what they wait for.
-    #[serde(flatten)]
-    pub kind: WaveKind,
-    /// By name.
-    pub nodes: Vec<Turn>,
-}
-
-/// What happens to a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Turn {
-    /// The node.
-    pub node: NodeName,
-    /// What its spec names now; unset for the local configuration.
-    pub from: Option<ConfigSource>,
-    /// What is done.
-    #[serde(flatten)]
-    pub action: NodeAction,
-    /// Whether it is available now: if so, its start costs budget.
-    pub available: bool,
-}
-
-/// What is done to a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", tag = "action")]
-pub enum NodeAction {
-    /// It is pointed at the target.
-    Assign,
-    /// It points there already, and is watched.
-    Await {
-        /// What it is still waited for; unset when it has failed, or has converged.
-        waiting: Option<Waiting>,
-        /// The error that it reports against the target.
-        error: Option<String>,
-    },
 }
 
 /// A node that is left alone.
@@ -373,7 +331,7 @@ pub struct ClusterReview {
     pub moves: Vec<Move>,
     /// Nodes that no pool selects, by name. They are left as they are.
     pub unpooled: Vec<Unpooled>,
-    /// ConfigMaps of this fleet that nothing refers to any more.
+    /// ConfigMaps of this fleet that `nodecfg prune` deletes unless it is told otherwise, by name.
     pub prunable: Vec<String>,
 }
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, NodeAction, PoolChange, PoolReview, PoolRisk, Refusal,
-    Review, Rollout, Side, Start, Turn, Wave, settings,
+    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, PoolChange, PoolReview, PoolRisk, Refusal, Review,
+    Rollout, Side, Start, settings,
 };
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::judge::Target;
-use nodecfg_planning::plan::{self, Action, Plan, PoolPlan, Step, membership, way_out};
+use nodecfg_planning::plan::{self, Plan, PoolPlan, membership, way_out};
 
 /// What a plan does, compared with what the nodes run.
 #[must_use]
@@ -148,7 +148,6 @@ fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
 }
 
 fn rollout(planned: &PoolPlan) -> Rollout {
-    let wave = |wave: &plan::Wave| Wave { kind: wave.kind, nodes: wave.steps.iter().map(turn).collect() };
     let left = |left: &plan::LeftAlone| LeftAlone {
         node: left.node.clone(),
         why: left.why.clone(),
@@ -162,15 +161,7 @@ fn rollout(planned: &PoolPlan) -> Rollout {
         pause: planned.paused.clone(),
         despite_pause: planned.despite_pause,
         assign: planned.assignments(),
-        waves: planned.waves.iter().map(wave).collect(),
+        waves: planned.waves.clone(),
         left_alone: planned.left_alone.iter().map(left).collect(),
     }
-}
-
-fn turn(step: &Step) -> Turn {
-    let action = match &step.action {
-        Action::Assign { .. } => NodeAction::Assign,
-        Action::Await { waiting, error } => NodeAction::Await { waiting: waiting.clone(), error: error.clone() },
-    };
-    Turn { node: step.node.clone(), from: step.from.clone(), action, available: step.available }
 }

@@ -2,7 +2,7 @@
 
 use super::{Scope, Setting};
 use kubelet_config::duration;
-use nodecfg_planning::desired::{Canary, Desired, MaxUnavailable, Pool, RolloutPolicy};
+use nodecfg_planning::desired::{Canary, Desired, Pool, RolloutPolicy};
 
 /// A setting: its path, what it is, its value, and whether it decides which nodes belong to the pool.
 struct Reader {
@@ -35,7 +35,7 @@ const SETTINGS: [Reader; 9] = [
         path: "spec.rollout.maxUnavailable",
         meaning: "how many nodes may be unavailable at once",
         selects: false,
-        read: |pool| max_unavailable(pool.policy.max_unavailable),
+        read: |pool| pool.policy.max_unavailable.to_string(),
     },
     Reader {
         path: "spec.rollout.canary",
@@ -90,7 +90,7 @@ pub(super) fn changes(old: Option<&Pool>, new: Option<&Pool>) -> Vec<Setting> {
 pub(super) fn scope(pool: &Pool) -> Scope {
     Scope {
         selector: pool.named.is_none().then(|| pool.selector.to_string()),
-        max_unavailable: max_unavailable(pool.policy.max_unavailable),
+        max_unavailable: pool.policy.max_unavailable.to_string(),
         canary: pool.policy.canary.map(canary),
     }
 }
@@ -124,13 +124,6 @@ pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
         },
     ];
     all.into_iter().filter(|setting| setting.old != setting.new).collect()
-}
-
-fn max_unavailable(max: MaxUnavailable) -> String {
-    match max {
-        MaxUnavailable::Count(count) => count.to_string(),
-        MaxUnavailable::Percent(percent) => format!("{percent}%"),
-    }
 }
 
 fn canary(canary: Canary) -> String {

@@ -7,13 +7,13 @@ use std::pin::{Pin, pin};
 use futures::stream::{self, FuturesUnordered};
 use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
-use json_patch::Patch;
 use tokio::sync::watch;
 
 use super::commentary::Commentary;
 use nodecfg_cluster::permission::Needs;
 use nodecfg_cluster::writer::{ConfigMapSpec, Created};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
+use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Node, Observed, Orders};
 use nodecfg_planning::desired::Desired;
@@ -75,8 +75,8 @@ enum Answer {
 
 /// A request that waits for its turn.
 enum Request {
-    Assign(NodeName, Patch),
-    RollBack(NodeName, Patch),
+    Assign(NodeName, Assignment),
+    RollBack(NodeName, Assignment),
     Reread(NodeName),
 }
 
@@ -245,8 +245,8 @@ impl Runner<'_> {
         let mut stopped = Vec::new();
         for command in self.machine.step(input, now) {
             match command {
-                Command::Assign(node, patch) => self.queue.push_back(Request::Assign(node, patch)),
-                Command::RollBack(node, patch) => self.queue.push_back(Request::RollBack(node, patch)),
+                Command::Assign(node, change) => self.queue.push_back(Request::Assign(node, change)),
+                Command::RollBack(node, change) => self.queue.push_back(Request::RollBack(node, change)),
                 Command::Tell(event) => {
                     (self.listener)(now, &event);
                     if let Progress::Stopped { pool, .. } = event.progress {
@@ -387,7 +387,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Labels are no part of what a patch tests: whether a node still is its pool's is seen here.
+    /// Labels are no part of what an assignment tests: whether a node still is its pool's is seen here.
     fn observed(&mut self, node: Box<Node>) {
         if self.pool_of.get(&node.name).is_none_or(|pool| belongs(self.rollout.desired, pool, &node)) {
             return self.step(Input::Observed(node));
@@ -403,7 +403,7 @@ impl Runner<'_> {
 
 async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterWriter>) -> Answer {
     match (request, writer) {
-        (Request::Assign(node, patch), Some(writer)) => match writer.patch_node(&node, &patch).await {
+        (Request::Assign(node, change), Some(writer)) => match writer.assign(&node, &change).await {
             Ok(_) => Answer::Assigned(node),
             Err(
                 ClusterError::PreconditionFailed { .. }
@@ -416,15 +416,15 @@ async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterW
             ) => Answer::Changed(node),
             Err(error) => Answer::Refused(node, error),
         },
-        (Request::RollBack(node, patch), Some(writer)) => {
-            let result = writer.patch_node(&node, &patch).await.map(drop);
+        (Request::RollBack(node, change), Some(writer)) => {
+            let result = writer.assign(&node, &change).await.map(drop);
             Answer::RolledBack(node, result)
         }
         (Request::Reread(node), _) => {
             let result = reader.node(&node).await;
             Answer::Reread(node, Box::new(result))
         }
-        // Without a writer the machine only watches: it has been told so and asks for no patches.
+        // Without a writer the machine only watches: it has been told so and assigns nothing.
         (Request::Assign(node, _) | Request::RollBack(node, _), None) => Answer::Changed(node),
     }
 }

@@ -26,7 +26,7 @@ pub const LABELS: [(&str, &[State]); 6] = [
 /// Where the plan sees a node that it has a step for.
 fn planned(action: &Action) -> State {
     match action {
-        Action::Assign { .. } => State::NotStarted,
+        Action::Assign => State::NotStarted,
         Action::Await { error: Some(_), .. } => State::Failed,
         Action::Await { waiting: Some(_), .. } => State::InFlight,
         Action::Await { waiting: None, error: None } => State::Converged,

@@ -232,6 +232,12 @@ async fn what_nothing_refers_to_is_pruned(start: Start) {
     let document = call(&cluster, &["prune", "--dry-run", "--keep", "1", "-o", "json"]).await.exits(0).json();
     assert_eq!((&document["kind"], &document["dryRun"]), (&json!("Pruning"), &json!(true)));
     assert_eq!(config_maps(&cluster).await.len(), 4);
+    // `diff` and `prune` agree on what can go.
+    let diff = call(&cluster, &["diff", path(&repository), "-o", "json"]).await.exits(0).json();
+    let document = call(&cluster, &["prune", path(&repository), "--dry-run", "-o", "json"]).await.exits(0).json();
+    let maps = document["configMaps"].as_array().unwrap().iter();
+    let doomed: Vec<&Value> = maps.filter(|map| map["end"]["kind"] == "toDelete").map(|map| &map["name"]).collect();
+    assert_eq!(diff["cluster"]["prunable"], json!(doomed));
     let run = call(&cluster, &["prune", "--pool", "gpu", "--yes"]).await.exits(2);
     run.says("there is no pool gpu among the ConfigMaps of fleet");
     call(&cluster, &["prune", "--keep", "4", "--yes"]).await.exits(0).says("Nothing to delete.");

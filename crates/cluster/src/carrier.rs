@@ -140,6 +140,11 @@ impl WireNodeConfig {
 }
 
 impl Carrier {
+    /// Every source that its spec or its status names.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &ConfigSource> {
+        self.source.iter().chain(self.status.iter().flat_map(ConfigStatus::sources))
+    }
+
     /// Whether it stands for the Node of this uid.
     pub(super) fn stands_for(&self, node_uid: &str) -> bool {
         let mut nodes = self.owners.iter().filter(|owner| owner.is_node).peekable();

@@ -5,9 +5,9 @@
 //! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
 
 pub mod apply;
+mod assignment_writer;
 pub mod binding;
 mod carrier;
-mod carrier_writer;
 pub mod checkup;
 mod configz;
 pub mod connect;

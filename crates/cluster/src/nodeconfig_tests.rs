@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use http::Method;
-use json_patch::Patch;
 use serde_json::{Value, json};
 
 use super::binding::Binding;
@@ -20,7 +19,7 @@ use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Re
 use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_contract::nodeconfig;
 use nodecfg_contract::observed::{Node, NodeHalf};
-use nodecfg_contract::{ConfigSource, KUBELET_KEY};
+use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Character, Face};
 use nodecfg_sandbox::face::ServerFace;
 
@@ -80,17 +79,8 @@ fn node_config(api: &Api, node: &str) -> Value {
 }
 
 /// As planning makes it: points a Node at a ConfigMap, provided that it is this Node and points where it is expected to.
-fn assign(uid: &str, from: Option<&str>, to: Option<&str>) -> Patch {
-    let change = match to {
-        Some(to) => json!({"op": "add", "path": "/spec/configSource", "value": source(to)}),
-        None => json!({"op": "remove", "path": "/spec/configSource"}),
-    };
-    serde_json::from_value(json!([
-        {"op": "test", "path": "/metadata/uid", "value": uid},
-        {"op": "test", "path": "/spec/configSource", "value": from.map(source)},
-        change,
-    ]))
-    .expect("a patch")
+fn assign(uid: &str, from: Option<&str>, to: Option<&str>) -> Assignment {
+    Assignment { uid: uid.to_owned(), from: from.map(source), to: to.map(source) }
 }
 
 /// Sends a request as somebody else would.
@@ -157,7 +147,7 @@ async fn a_node_gets_its_node_config_when_it_is_assigned() {
     let node = reader.node(&name("n1")).await.expect("an answer").expect("a node");
     assert_eq!((node.half, &node.source), (NodeHalf::Follows, &None));
 
-    let assigned = writer.patch_node(&node.name, &assign(&node.uid, None, Some("a"))).await.expect("made");
+    let assigned = writer.assign(&node.name, &assign(&node.uid, None, Some("a"))).await.expect("made");
     assert_eq!(assigned, Some(source("a")));
     let made = node_config(&api, "n1");
     assert_eq!(made["spec"], json!({"configSource": source("a")}));
@@ -167,21 +157,17 @@ async fn a_node_gets_its_node_config_when_it_is_assigned() {
     assert!(made.get("status").is_none());
 
     // From now on it is patched: only from what was expected, and back as well.
-    let moved = writer.patch_node(&node.name, &assign(&node.uid, Some("a"), Some("b"))).await.expect("patched");
+    let moved = writer.assign(&node.name, &assign(&node.uid, Some("a"), Some("b"))).await.expect("patched");
     assert_eq!(moved, Some(source("b")));
     for (uid, from) in [(node.uid.as_str(), Some("a")), (&node.uid, None), ("another", Some("b"))] {
-        let error = writer.patch_node(&node.name, &assign(uid, from, Some("c"))).await.expect_err("changed");
+        let error = writer.assign(&node.name, &assign(uid, from, Some("c"))).await.expect_err("changed");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     }
-    let back: Patch = serde_json::from_value(json!([
-        {"op": "test", "path": "/spec/configSource", "value": source("b")},
-        {"op": "remove", "path": "/spec/configSource"},
-    ]))
-    .expect("a patch");
-    assert_eq!(writer.patch_node(&node.name, &back).await, Ok(None));
+    let back = assign(&node.uid, None, Some("b")).back();
+    assert_eq!(writer.assign(&node.name, &back).await, Ok(None));
     assert_eq!(node_config(&api, "n1")["spec"], json!({}));
     // Where there is none, there is nothing to take back.
-    let error = writer.patch_node(&name("n2"), &back).await.expect_err("none");
+    let error = writer.assign(&name("n2"), &back).await.expect_err("none");
     assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     assert_eq!(api.get("", "nodes", "", "n1").expect("a node")["spec"].get("configSource"), None);
 }
@@ -202,7 +188,7 @@ async fn a_node_config_of_another_node_is_not_touched() {
     let node = reader.node(&n1).await.expect("an answer").expect("a node");
     assert_eq!((node.half, &node.source), (NodeHalf::Outlived, &None));
     for from in [None, Some("old")] {
-        let error = writer.patch_node(&n1, &assign(&uid, from, Some("a"))).await.expect_err("another's");
+        let error = writer.assign(&n1, &assign(&uid, from, Some("a"))).await.expect_err("another's");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     }
     assert_eq!(node_config(&api, "n1")["spec"]["configSource"], json!(source("old")));
@@ -211,10 +197,36 @@ async fn a_node_config_of_another_node_is_not_touched() {
     for owners in [&[][..], &["n2", "n1"]] {
         delete(&reader, "n1").await;
         create(&api, GROUP, "nodeconfigs", owned_by(owners));
-        let error = writer.patch_node(&n1, &assign(&uid, None, Some("a"))).await.expect_err("not as expected");
+        let error = writer.assign(&n1, &assign(&uid, None, Some("a"))).await.expect_err("not as expected");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
-        let patched = writer.patch_node(&n1, &assign(&uid, Some("old"), Some("a"))).await;
+        let patched = writer.assign(&n1, &assign(&uid, Some("old"), Some("a"))).await;
         assert_eq!(patched, Ok(Some(source("a"))));
+    }
+}
+
+#[tokio::test]
+async fn what_was_decided_for_an_earlier_node_changes_nothing() {
+    let (api, reader) = cluster(&["n1"]).await;
+    let (writer, _held) = writer(&reader).await;
+    let (n1, uid) = (name("n1"), uid_of(&api, "n1"));
+    let carrier = |owner: Option<&str>| {
+        let owners: Vec<Value> =
+            owner.iter().map(|uid| json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid})).collect();
+        json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "spec": {"configSource": source("a")},
+            "metadata": {"name": "n1", "ownerReferences": owners}})
+    };
+    // The NodeConfig is that of the Node of today, made by nodecfg or by hand.
+    for owner in [Some(uid.as_str()), None] {
+        create(&api, GROUP, "nodeconfigs", carrier(owner));
+        let assigned = assign("of-the-one-before", Some("a"), Some("b"));
+        let rolled_back = assign("of-the-one-before", Some("old"), Some("a")).back();
+        let reset = assign("of-the-one-before", Some("a"), None);
+        for change in [assigned, rolled_back, reset] {
+            let error = writer.assign(&n1, &change).await.expect_err("another Node");
+            assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+        }
+        assert_eq!(node_config(&api, "n1")["spec"]["configSource"], json!(source("a")));
+        delete(&reader, "n1").await;
     }
 }
 
@@ -223,7 +235,7 @@ async fn nodes_are_listed_with_what_their_agents_say() {
     let (api, reader) = cluster(&["n1", "n2", "n3"]).await;
     let (writer, _held) = writer(&reader).await;
     for node in ["n1", "n2"] {
-        writer.patch_node(&name(node), &assign(&uid_of(&api, node), None, Some("a"))).await.expect("assigned");
+        writer.assign(&name(node), &assign(&uid_of(&api, node), None, Some("a"))).await.expect("assigned");
     }
     report(&reader, "n1", json!({"error": "e"})).await;
     let (nodes, versions) = reader.list_nodes().await.expect("a list");
@@ -245,6 +257,19 @@ async fn nodes_are_listed_with_what_their_agents_say() {
     }
 }
 
+#[tokio::test]
+async fn a_look_finds_the_references_that_prune_finds() {
+    let (api, reader) = cluster(&["n1"]).await;
+    for (node, named) in [("n1", "a"), ("without-a-node", "b")] {
+        let object = json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": node},
+            "spec": {"configSource": source(named)}});
+        create(&api, GROUP, "nodeconfigs", object);
+    }
+    let observed = super::observe::look(&reader, None).await.expect("a look");
+    assert_eq!(observed.references, reader.references().await.expect("references"));
+    assert_eq!(observed.references.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+}
+
 async fn next(events: &mut (impl Stream<Item = Result<NodeEvent, ClusterError>> + Unpin)) -> NodeEvent {
     let event = tokio::time::timeout(Duration::from_secs(5), events.next()).await.expect("in time");
     event.expect("open").expect("no error")
@@ -255,7 +280,7 @@ async fn two_watches_are_one() {
     let (api, reader) = cluster(&["n1", "n2"]).await;
     let (writer, _held) = writer(&reader).await;
     let uid = uid_of(&api, "n1");
-    writer.patch_node(&name("n1"), &assign(&uid, None, Some("a"))).await.expect("assigned");
+    writer.assign(&name("n1"), &assign(&uid, None, Some("a"))).await.expect("assigned");
     let (nodes, versions) = reader.list_nodes().await.expect("a list");
     let known: BTreeMap<NodeName, Node> = nodes.into_iter().map(|node| (node.name.clone(), node)).collect();
     let mut events = pin!(reader.watch_nodes(&known, &versions));
@@ -271,7 +296,7 @@ async fn two_watches_are_one() {
     let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
     assert_eq!((node.labels.len(), node.status.error(), &node.source), (1, Some("e"), &Some(source("a"))));
     // One is made for the other node.
-    writer.patch_node(&name("n2"), &assign(&uid_of(&api, "n2"), None, Some("b"))).await.expect("assigned");
+    writer.assign(&name("n2"), &assign(&uid_of(&api, "n2"), None, Some("b"))).await.expect("assigned");
     let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
     assert_eq!((node.name.as_str(), node.source), ("n2", Some(source("b"))));
     delete(&reader, "n1").await;
@@ -327,5 +352,5 @@ async fn a_missing_namespace_and_a_definition_that_goes_lead_to_the_installation
     let gone = |error: ClusterError| assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
     gone(reader.list_nodes().await.expect_err("gone"));
     gone(reader.node(&name("n1")).await.expect_err("gone"));
-    gone(writer.patch_node(&name("n1"), &assign("u", None, Some("a"))).await.expect_err("gone"));
+    gone(writer.assign(&name("n1"), &assign("u", None, Some("a"))).await.expect_err("gone"));
 }

@@ -42,7 +42,7 @@ pub async fn observe(
 /// # Errors
 /// Every [`ClusterError`] of a request.
 pub async fn look(reader: &ClusterReader, namespace: Option<&str>) -> Result<Observed, ClusterError> {
-    let (nodes, versions) = reader.list_nodes().await?;
+    let (nodes, versions, references) = reader.list_nodes_with_references().await?;
     let named = nodes.iter().filter_map(|node| node.source.as_ref()?.config_map.as_ref());
     let namespaces: BTreeSet<&str> = match namespace {
         Some(namespace) => BTreeSet::from([namespace]),
@@ -59,6 +59,7 @@ pub async fn look(reader: &ClusterReader, namespace: Option<&str>) -> Result<Obs
     Ok(Observed {
         nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
         versions,
+        references,
         config_maps: config_maps
             .into_iter()
             .map(|map| (ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() }, map))

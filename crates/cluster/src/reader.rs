@@ -18,7 +18,7 @@ pub use super::wire::LabelKeys;
 use super::wire::{WireConfigMap, WireMetadata, WireNode, WireVersion};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{
-    FetchedConfigMap, ListVersions, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, ServerVersion,
+    FetchedConfigMap, ListVersions, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, References, ServerVersion,
 };
 
 /// Asks for metadata only (meta/v1 `PartialObjectMetadataList`).
@@ -126,17 +126,28 @@ impl ClusterReader {
     /// # Errors
     /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
     pub async fn list_nodes(&self) -> Result<(Vec<Node>, ListVersions), ClusterError> {
+        let (nodes, versions, _) = self.list_nodes_with_references().await?;
+        Ok((nodes, versions))
+    }
+
+    /// As [`list_nodes`](Self::list_nodes), with the references to ConfigMaps that are in the lists and not in these Nodes.
+    pub(super) async fn list_nodes_with_references(
+        &self,
+    ) -> Result<(Vec<Node>, ListVersions, References), ClusterError> {
+        let mut references = References::default();
         let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
         let keys = &*self.label_keys;
         let (nodes, version) =
             list(&self.transport, &nodes, "application/json", |wire: WireNode| wire.into_node(keys)).await?;
         if self.binding == Binding::Node {
-            return Ok((nodes, ListVersions { nodes: version, carriers: None }));
+            return Ok((nodes, ListVersions { nodes: version, carriers: None }, references));
         }
         // Afterwards, so that a NodeConfig is missed rather than a Node that it stands for.
         let carriers = Collection::all(Operation::on_all(Verb::List, Resource::NodeConfigs, None));
         let (carriers, carriers_version) =
             list(&self.transport, &carriers, "application/json", WireNodeConfig::into_carrier).await?;
+        nodes.iter().for_each(|node| references.add(node.name.as_str(), node.sources()));
+        carriers.iter().for_each(|carrier| references.add(carrier.name.as_str(), carrier.sources()));
         let mut carriers: BTreeMap<NodeName, Carrier> =
             carriers.into_iter().map(|carrier| (carrier.name.clone(), carrier)).collect();
         let now = self.transport.server_time();
@@ -145,7 +156,7 @@ impl ClusterReader {
             join(node, carrier.as_ref(), now)
         };
         let nodes = nodes.into_iter().map(whole).collect();
-        Ok((nodes, ListVersions { nodes: version, carriers: Some(carriers_version) }))
+        Ok((nodes, ListVersions { nodes: version, carriers: Some(carriers_version) }, references))
     }
 
     /// The Nodes with these labels, as a selector of the API says it. What is assigned to them is only there where the Nodes

@@ -18,7 +18,7 @@ use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
 
 /// A Node or a NodeConfig.
 #[derive(Debug, Deserialize)]
-struct Referrer {
+pub(super) struct Referrer {
     metadata: Named,
     #[serde(default)]
     spec: Option<Spec>,
@@ -45,12 +45,16 @@ struct Status {
 }
 
 impl Referrer {
+    /// What its spec names.
+    pub(super) fn into_source(self) -> Option<ConfigSource> {
+        self.spec?.config_source
+    }
+
     /// Its name, and all that it refers to. Most refer to little: what is kept of a list is small.
     fn into_sources(self) -> (String, Vec<ConfigSource>) {
         let status = self.status.unwrap_or_default().config.unwrap_or_default();
         let spec = self.spec.unwrap_or_default().config_source;
-        let mut sources: Vec<ConfigSource> =
-            [spec, status.assigned, status.active, status.last_known_good].into_iter().flatten().collect();
+        let mut sources: Vec<ConfigSource> = spec.iter().chain(status.sources()).cloned().collect();
         sources.dedup();
         (self.metadata.name, sources)
     }

@@ -5,8 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
-use json_patch::Patch;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::binding::{Binding, BindingEvidence};
 use super::fake::options;
@@ -15,7 +14,7 @@ use super::writer::{ConfigMapSpec, Created, NodeNotice};
 use super::{ClusterError, ClusterReader, ClusterWriter, LabelKeys, NodeEvent};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_contract::{ConfigSource, KUBELET_KEY};
+use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Character};
 
 fn cluster(character: Character, nodes: usize) -> (Api, ClusterReader) {
@@ -55,13 +54,19 @@ fn spec(text: &str) -> ConfigMapSpec {
     }
 }
 
-/// Points a node at a ConfigMap, provided that it points where it is expected to.
-fn assign(from: Value, to: &str) -> Patch {
-    serde_json::from_value(json!([
-        {"op": "test", "path": "/spec/configSource", "value": from},
-        {"op": "add", "path": "/spec/configSource", "value": ConfigSource::config_map("kube-system", to, KUBELET_KEY)},
-    ]))
-    .expect("a patch")
+fn source(name: &str) -> ConfigSource {
+    ConfigSource::config_map("kube-system", name, KUBELET_KEY)
+}
+
+/// Points the Node of today at something, provided that it points where it is expected to.
+async fn assign(
+    writer: &ClusterWriter,
+    node: &str,
+    from: Option<ConfigSource>,
+    to: Option<ConfigSource>,
+) -> Result<Option<ConfigSource>, ClusterError> {
+    let uid = writer.reader.node(&name(node)).await?.map(|node| node.uid).unwrap_or_default();
+    writer.assign(&name(node), &Assignment { uid, from, to }).await
 }
 
 #[tokio::test]
@@ -111,29 +116,45 @@ async fn config_maps_are_created_once_and_deleted_by_uid() {
 }
 
 #[tokio::test]
-async fn patches_hold_only_where_their_precondition_does() {
+async fn assignments_hold_only_where_their_precondition_does() {
     let (_api, reader) = cluster(Character::V1_21, 1);
     let (writer, _held) = writer(&reader).await;
-    let node = name("n0000");
-    let patched = writer.patch_node(&node, &assign(Value::Null, "a")).await.expect("assigned");
-    assert_eq!(patched, Some(ConfigSource::config_map("kube-system", "a", KUBELET_KEY)));
-    let error = writer.patch_node(&node, &assign(Value::Null, "b")).await.expect_err("assigned already");
+    let [a, b] = ["a", "b"].map(|name| Some(source(name)));
+    assert_eq!(assign(&writer, "n0000", None, a.clone()).await, Ok(a.clone()));
+    let error = assign(&writer, "n0000", None, b.clone()).await.expect_err("assigned already");
     assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
-    let error = writer.patch_node(&name("gone"), &assign(Value::Null, "b")).await.expect_err("no node");
+    let error = assign(&writer, "gone", None, b).await.expect_err("no node");
     assert!(matches!(error, ClusterError::NotFound { .. }), "{error}");
-    let bad =
-        serde_json::from_value(json!([{"op": "add", "path": "/spec/configSource", "value": {}}])).expect("a patch");
-    let error = writer.patch_node(&node, &bad).await.expect_err("an empty source");
+    let bad = Some(ConfigSource::default());
+    let error = assign(&writer, "n0000", a.clone(), bad).await.expect_err("an empty source");
     assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
-    let reset = serde_json::from_value(json!([{"op": "remove", "path": "/spec/configSource"}])).expect("a patch");
-    assert_eq!(writer.patch_node(&node, &reset).await.expect("reset"), None);
+    assert_eq!(assign(&writer, "n0000", a, None).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_recreated_node_is_not_changed() {
+    let (api, reader) = cluster(Character::V1_21, 1);
+    let (writer, _held) = writer(&reader).await;
+    let node = name("n0000");
+    let source_of = |api: &Api| api.get("", "nodes", "", "n0000").expect("a node")["spec"]["configSource"].clone();
+    // Where the Node of today points does not matter: the assignment was decided for the one before.
+    for current in [None, Some(source("a"))] {
+        assign(&writer, "n0000", None, current.clone()).await.ok();
+        let assignment = Assignment { uid: "of-the-one-before".to_owned(), from: None, to: Some(source("a")) };
+        let reset = Assignment { from: Some(source("a")), to: None, ..assignment.clone() };
+        for change in [assignment.clone(), assignment.back(), reset] {
+            let error = writer.assign(&node, &change).await.expect_err("another Node");
+            assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+        }
+        assert_eq!(source_of(&api), json!(current));
+    }
 }
 
 #[tokio::test]
 async fn a_server_that_drops_the_field_is_found_out() {
     let (_api, reader) = cluster(Character::V1_36, 1);
     let (writer, _held) = writer(&reader).await;
-    let error = writer.patch_node(&name("n0000"), &assign(Value::Null, "a")).await.expect_err("dropped");
+    let error = assign(&writer, "n0000", None, Some(source("a"))).await.expect_err("dropped");
     assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
 }
 
@@ -196,19 +217,18 @@ async fn the_watch_sees_changes_and_survives_forgotten_history() {
         let event = tokio::time::timeout(Duration::from_secs(5), events.next()).await.expect("in time");
         event.expect("open").expect("no error")
     };
-    writer.patch_node(&name("n0001"), &assign(Value::Null, "a")).await.expect("assigned");
+    assign(&writer, "n0001", None, Some(source("a"))).await.expect("assigned");
     let NodeEvent::Upsert(node) = next().await else { panic!("a change") };
     assert_eq!((node.name.as_str(), node.source.is_some()), ("n0001", true));
 
     // A watch from a version that is gone lists anew, once, and goes on.
-    writer.patch_node(&name("n0000"), &assign(Value::Null, "a")).await.expect("assigned");
+    assign(&writer, "n0000", None, Some(source("a"))).await.expect("assigned");
     api.forget_history();
     let mut late = pin!(reader.watch_nodes(&BTreeMap::new(), &version));
     let first = tokio::time::timeout(Duration::from_secs(5), late.next()).await.expect("in time");
     let Some(Ok(NodeEvent::Relisted(nodes))) = first else { panic!("{first:?}") };
     assert!(nodes.iter().all(|node| node.source.is_some()));
-    let reset = serde_json::from_value(json!([{"op": "remove", "path": "/spec/configSource"}])).expect("a patch");
-    writer.patch_node(&name("n0000"), &reset).await.expect("reset");
+    assign(&writer, "n0000", Some(source("a")), None).await.expect("reset");
     let then = tokio::time::timeout(Duration::from_secs(5), late.next()).await.expect("in time");
     assert!(matches!(&then, Some(Ok(NodeEvent::Upsert(node))) if node.source.is_none()), "{then:?}");
 }

@@ -9,28 +9,24 @@ use std::time::Duration;
 
 use http::Method;
 use jiff::Timestamp;
-use json_patch::{Patch, PatchOperation};
 use serde_json::json;
 
-use super::binding::Binding;
 use super::error::ClusterError;
 use super::lease::{HeldLock, LockView};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
-use super::wire::{Anything, WireConfigMap, WireNode};
+use super::wire::{Anything, WireConfigMap};
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::KUBELET_KEY;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, MANAGED_BY_LABEL,
     MANAGER, PATH_ANNOTATION,
 };
-use nodecfg_contract::{ConfigSource, KUBELET_KEY};
 
 /// Names nodecfg in managedFields.
 pub(super) const FIELD_MANAGER: &str = "nodecfg";
-/// Where a patch sets the source.
-pub(super) const CONFIG_SOURCE: &str = "/spec/configSource";
 /// Events about Nodes live here, since Nodes have no namespace.
 pub const EVENT_NAMESPACE: &str = "default";
 /// Who the events of a rollout are from.
@@ -137,48 +133,6 @@ impl ClusterWriter {
         }
     }
 
-    /// Applies a JSON Patch to what carries the assignment of a Node, and returns the `configSource` that it then has.
-    ///
-    /// A patch carries its precondition as `test`. When an answer is lost and the patch is sent again, its own first effect
-    /// may fail that test: `PreconditionFailed` means "read the Node again", not "somebody else was here".
-    ///
-    /// # Errors
-    /// `PreconditionFailed`, `NotFound`, `FeatureDropped` when the source that was set is not in what came back, `LockLost`,
-    /// and every [`ClusterError`] of a request.
-    pub async fn patch_node(&self, name: &NodeName, patch: &Patch) -> Result<Option<ConfigSource>, ClusterError> {
-        let resource = match self.reader.binding {
-            Binding::Node => Resource::Nodes,
-            Binding::NodeConfig => Resource::NodeConfigs,
-        };
-        let operation = Operation::on(Verb::Patch, resource, None, name.as_str());
-        self.lock.check(&operation)?;
-        let source = match self.reader.binding {
-            Binding::Node => self.patch_node_itself(&operation, patch).await?,
-            Binding::NodeConfig => self.patch_node_config(name, patch).await?,
-        };
-        if sets_source(patch) && source.is_none() {
-            return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
-        }
-        Ok(source)
-    }
-
-    async fn patch_node_itself(
-        &self,
-        operation: &Operation,
-        patch: &Patch,
-    ) -> Result<Option<ConfigSource>, ClusterError> {
-        let unexpected = |message: &str| ClusterError::Unexpected {
-            operation: Box::new(operation.clone()),
-            message: message.to_owned(),
-        };
-        let body = serde_json::to_vec(patch).map_err(|_| unexpected("the patch cannot be written as JSON"))?;
-        let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
-        let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", body);
-        let wire = self.reader.transport.call(operation, &call, Whole::<WireNode>::new).await?;
-        let node = wire.into_node(&self.reader.label_keys).ok_or_else(|| unexpected("the answer is not a Node"))?;
-        Ok(node.source)
-    }
-
     /// Writes an event about a Node, as the kubelet writes its own. Best effort: sent once, and a failure is logged, the
     /// first time only.
     pub async fn emit_event(&self, notice: &NodeNotice) {
@@ -239,15 +193,6 @@ fn difference(found: &FetchedConfigMap, text: &str) -> Option<String> {
         });
     }
     (!found.immutable).then(|| "is not immutable, so that its content could change under the nodes".to_owned())
-}
-
-/// Whether a patch leaves a source behind.
-fn sets_source(patch: &Patch) -> bool {
-    patch.iter().any(|operation| match operation {
-        PatchOperation::Add(add) => add.path.as_str().starts_with(CONFIG_SOURCE),
-        PatchOperation::Replace(replace) => replace.path.as_str().starts_with(CONFIG_SOURCE),
-        _ => false,
-    })
 }
 
 /// core/v1 Event as the kubelet writes them: the Node's name serves as its uid, which is what `kubectl describe node` looks

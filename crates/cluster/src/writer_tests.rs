@@ -1,6 +1,7 @@
 //! What a writer sends, and what it makes of the answers.
 
 use super::*;
+use nodecfg_contract::{Assignment, ConfigSource};
 
 fn spec() -> ConfigMapSpec {
     let text = "kind: KubeletConfiguration\n".to_owned();
@@ -49,16 +50,6 @@ fn only_the_very_same_immutable_content_is_taken_for_ours() {
 }
 
 #[test]
-fn patches_that_leave_a_source_behind() {
-    let sets = |patch: serde_json::Value| sets_source(&serde_json::from_value(patch).expect("a patch"));
-    assert!(sets(json!([{"op": "test", "path": "/spec/configSource", "value": null},
-        {"op": "add", "path": "/spec/configSource", "value": {}}])));
-    assert!(sets(json!([{"op": "replace", "path": "/spec/configSource/configMap/name", "value": "x"}])));
-    assert!(!sets(json!([{"op": "remove", "path": "/spec/configSource"}])));
-    assert!(!sets(json!([{"op": "add", "path": "/metadata/labels", "value": {}}])));
-}
-
-#[test]
 fn events_are_the_kubelets_kind() {
     let notice = NodeNotice {
         node: NodeName::new("n1").expect("a name"),
@@ -98,10 +89,9 @@ mod over_the_wire {
         status(409, "AlreadyExists", "already exists", json!({"kind": "configmaps"}))
     }
 
-    fn set() -> Patch {
-        serde_json::from_value(json!([{"op": "test", "path": "/spec/configSource", "value": null},
-            {"op": "add", "path": "/spec/configSource", "value": {"configMap": {"name": "x"}}}]))
-        .expect("a patch")
+    fn set() -> Assignment {
+        let to = Some(ConfigSource::config_map("y", "x", KUBELET_KEY));
+        Assignment { uid: "uid-n1".to_owned(), from: None, to }
     }
 
     #[tokio::test]
@@ -142,14 +132,14 @@ mod over_the_wire {
         let (writer, _held, log) =
             writer(vec![Reply::Json(200, kept), Reply::Json(200, node("n1", 3)), Reply::Reset, rejected(), invalid])
                 .await;
-        let patched = writer.patch_node(&name, &set()).await.expect("kept");
+        let patched = writer.assign(&name, &set()).await.expect("kept");
         assert_eq!(patched.map(|source| source.to_string()).as_deref(), Some("y/x"));
-        let error = writer.patch_node(&name, &set()).await.expect_err("dropped");
+        let error = writer.assign(&name, &set()).await.expect_err("dropped");
         assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
         assert!(error.help().contains("1.26"));
-        let error = writer.patch_node(&name, &set()).await.expect_err("a test failed");
+        let error = writer.assign(&name, &set()).await.expect_err("a test failed");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
-        let error = writer.patch_node(&name, &set()).await.expect_err("refused");
+        let error = writer.assign(&name, &set()).await.expect_err("refused");
         assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
         let asked = log.all().into_iter().find(|asked| asked.method == "PATCH").expect("a patch");
         assert_eq!(asked.uri, "/api/v1/nodes/n1?fieldManager=nodecfg");
@@ -181,7 +171,7 @@ mod over_the_wire {
         let name = NodeName::new("n1").expect("a name");
         for error in [
             writer.create_config_map(&spec()).await.expect_err("no lock"),
-            writer.patch_node(&name, &set()).await.expect_err("no lock"),
+            writer.assign(&name, &set()).await.expect_err("no lock"),
         ] {
             assert!(matches!(error, ClusterError::LockLost { .. }), "{error}");
         }

@@ -103,6 +103,26 @@ impl fmt::Display for ConfigSource {
     }
 }
 
+/// One change of `spec.configSource`, with its precondition. Planning decides on it; `nodecfg-cluster` alone knows which object it
+/// is written to, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Assignment {
+    /// The uid of the Node: a Node that was recreated under the same name is another node.
+    pub uid: String,
+    /// What the Node must point at for the change to be made; unset for the local configuration.
+    pub from: Option<ConfigSource>,
+    /// What it points at afterwards; unset for the local configuration.
+    pub to: Option<ConfigSource>,
+}
+
+impl Assignment {
+    /// The change that undoes this one.
+    #[must_use]
+    pub fn back(self) -> Self {
+        Self { uid: self.uid, from: self.to, to: self.from }
+    }
+}
+
 /// core/v1 `NodeConfigStatus`: what the node half of the contract reports. All absent means that the node runs the
 /// configuration it was provisioned with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -123,6 +143,11 @@ pub struct ConfigStatus {
 }
 
 impl ConfigStatus {
+    /// Everything that it names.
+    pub fn sources(&self) -> impl Iterator<Item = &ConfigSource> {
+        [&self.assigned, &self.active, &self.last_known_good].into_iter().flatten()
+    }
+
     /// The error, when there is one and it is not empty.
     #[must_use]
     pub fn error(&self) -> Option<&str> {

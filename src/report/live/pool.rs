@@ -52,8 +52,8 @@ impl Pool {
         let in_flight: BTreeMap<NodeName, Flight> = plan
             .steps()
             .filter_map(|step| match &step.action {
-                Action::Assign { .. } if assigns => None,
-                Action::Assign { .. } => Some((step, Some(Waiting::NotAssigned))),
+                Action::Assign if assigns => None,
+                Action::Assign => Some((step, Some(Waiting::NotAssigned))),
                 Action::Await { waiting, .. } => Some((step, waiting.clone())),
             })
             .map(|(step, waiting)| (step.node.clone(), Flight { since: start, waiting }))

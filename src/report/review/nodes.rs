@@ -6,8 +6,8 @@ use std::io;
 use super::text::Page;
 use crate::report::style::{added, quiet, warning};
 use crate::report::{count, names, whole_duration};
-use crate::review::{LeftAlone, NodeAction, PoolReview, Review, Rollout, Turn, Wave};
-use nodecfg_planning::plan::{WaveKind, Why};
+use crate::review::{LeftAlone, PoolReview, Review, Rollout};
+use nodecfg_planning::plan::{Action, Step, Wave, WaveKind, Why};
 
 /// How many node names a line shows.
 const NAMES: usize = 8;
@@ -26,7 +26,7 @@ fn plain(text: &str) -> String {
 
 /// Whether all its nodes are as wanted.
 pub(super) fn is_settled(rollout: &Rollout) -> bool {
-    rollout.waves.iter().all(|wave| wave.nodes.is_empty())
+    rollout.waves.iter().all(|wave| wave.steps.is_empty())
         && (rollout.left_alone.iter().all(|left| left.why == Why::Converged) || is_out_of_scope(rollout))
         && (rollout.pause.is_none() || is_out_of_scope(rollout))
 }
@@ -75,8 +75,7 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
 }
 
 fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
-    let (assign, awaited): (Vec<&Turn>, Vec<&Turn>) =
-        wave.nodes.iter().partition(|turn| turn.action == NodeAction::Assign);
+    let (assign, awaited): (Vec<&Step>, Vec<&Step>) = wave.steps.iter().partition(|step| step.action == Action::Assign);
     if !assign.is_empty() || matches!(wave.kind, WaveKind::Canary { .. }) {
         let label = match wave.kind {
             WaveKind::Unavailable => "first, broken already:".to_owned(),
@@ -84,22 +83,22 @@ fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
             WaveKind::Canary { soak_seconds } => format!("canary, then {} soak:", whole_duration(soak_seconds)),
             WaveKind::Rest => "then, as the budget allows:".to_owned(),
         };
-        let listed = if wave.nodes.is_empty() {
+        let listed = if wave.steps.is_empty() {
             "converged already".to_owned()
         } else {
-            names(wave.nodes.iter().map(|turn| turn.node.as_str()), NAMES)
+            names(wave.steps.iter().map(|step| step.node.as_str()), NAMES)
         };
         page.prose(2, &format!("{label} {listed}"), plain)?;
     }
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for turn in awaited {
-        if let NodeAction::Await { waiting, error } = &turn.action {
+    for step in awaited {
+        if let Action::Await { waiting, error } = &step.action {
             let state = match (waiting, error) {
                 (_, Some(error)) => warning(error),
                 (Some(waiting), None) => waiting.to_string(),
                 (None, None) => "on the way".to_owned(),
             };
-            groups.entry(state).or_default().push(turn.node.as_str());
+            groups.entry(state).or_default().push(step.node.as_str());
         }
     }
     for (state, nodes) in groups {

@@ -46,6 +46,9 @@ pub struct Observed {
     pub nodes: BTreeMap<NodeName, Node>,
     /// The ConfigMaps of one namespace that carry nodecfg's label. Metadata only.
     pub config_maps: BTreeMap<ConfigMapKey, ManagedConfigMap>,
+    /// What refers to ConfigMaps beyond what `nodes` show: a Node's own spec and status where NodeConfigs count, and NodeConfigs
+    /// that stand for no Node.
+    pub references: References,
     /// The versions of the lists that the Nodes are from; a watch goes on from here.
     pub versions: ListVersions,
     /// ConfigMaps that were fetched whole. `None`: it does not exist.
@@ -122,6 +125,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// Every source that its spec or its status names.
+    pub fn sources(&self) -> impl Iterator<Item = &ConfigSource> {
+        self.source.iter().chain(self.status.sources())
+    }
+
     /// A Node of which nothing is known but its name.
     #[must_use]
     pub fn named(name: NodeName) -> Self {

@@ -2,9 +2,8 @@
 //! nodes shall run. Pure: made from a [`Snapshot`](crate::snapshot::Snapshot), knows no cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
-
-use serde::Serialize;
 
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
@@ -42,6 +41,18 @@ pub struct Desired {
     pub commit: Option<CommitId>,
     /// The pools by name.
     pub pools: BTreeMap<PoolName, Pool>,
+}
+
+impl Desired {
+    /// The names of the ConfigMaps of its pools.
+    #[must_use]
+    pub fn config_maps(&self) -> BTreeSet<String> {
+        let name = |pool: &Pool| match &pool.target {
+            PoolTarget::Config(rendered) => Some(rendered.config_map.clone()),
+            PoolTarget::Local => None,
+        };
+        self.pools.values().filter_map(name).collect()
+    }
 }
 
 /// One pool as desired.
@@ -110,8 +121,7 @@ impl Rendered {
 }
 
 /// How a pool is rolled out, with the fleet's defaults already applied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloutPolicy {
     /// How many nodes may be unavailable at once. Default 10%.
     pub max_unavailable: MaxUnavailable,
@@ -120,17 +130,11 @@ pub struct RolloutPolicy {
     /// Failed nodes before the rollout stops. Default 0: the first failure stops it.
     pub max_failures: u32,
     /// How long a node may take from assignment to convergence. Default 5 minutes.
-    #[serde(serialize_with = "crate::desired::seconds")]
     pub convergence_timeout: Duration,
     /// A paused pool is planned and reported, never changed.
     pub paused: bool,
     /// The worst that a change may do to pods that run. Default: a restart of the kubelet.
     pub allow_disruption: Class,
-}
-
-/// Writes a duration as a number of seconds.
-pub fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
 }
 
 impl Default for RolloutPolicy {
@@ -147,8 +151,7 @@ impl Default for RolloutPolicy {
 }
 
 /// A budget: a number of nodes or a share of the pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxUnavailable {
     /// This many nodes, at least 1.
     Count(u32),
@@ -167,14 +170,22 @@ impl MaxUnavailable {
     }
 }
 
+impl fmt::Display for MaxUnavailable {
+    /// As in `pool.yaml`: `3`, `25%`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
 /// The nodes that go first, and how long they are watched before the others follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Canary {
     /// How many nodes, at least 1.
     pub nodes: u32,
     /// How long they must stay converged before the next node starts.
-    #[serde(serialize_with = "crate::desired::seconds")]
     pub soak: Duration,
 }
 

@@ -6,16 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use json_patch::PatchOperation;
-use serde_json::Value;
-
 use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::judge::Target;
 use kubelet_config::risk;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{ConfigMapKey, Observed, Readiness};
-use nodecfg_contract::{ConfigSource, KUBELET_KEY};
+use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
+use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 
 /// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -210,7 +207,7 @@ impl Checker<'_> {
     /// What running pods lose is counted from everything that a node may run, by what the table of risk says, and more than
     /// the policy allows is refused.
     fn disruption(&mut self, pool: &PoolPlan, subject: &str) {
-        for step in pool.steps().filter(|step| matches!(step.action, Action::Assign { .. })) {
+        for step in pool.steps().filter(|step| step.action == Action::Assign) {
             let runs = self.observed.nodes.get(&step.node).and_then(|node| node.status.active.as_ref());
             let same = |from: Option<&ConfigSource>| match (from, runs) {
                 (Some(from), Some(runs)) => from.names_same(runs),
@@ -239,7 +236,7 @@ impl Checker<'_> {
     /// A way back that does more to running pods than the policy allows is called so.
     fn way_back(&mut self, pool: &PoolPlan, step: &Step) {
         let mut worst = None;
-        let same = |from: Option<&ConfigSource>| match (from, step.from.as_ref()) {
+        let same = |from: Option<&ConfigSource>| match (from, step.assignment.from.as_ref()) {
             (Some(from), Some(pointed)) => from.names_same(pointed),
             (None, None) => true,
             _ => false,
@@ -259,24 +256,25 @@ impl Checker<'_> {
         let subject = format!("node {}", step.node);
         let Some(node) = self.observed.nodes.get(&step.node) else { return };
         let ready = node.ready == Readiness::Ready;
-        let (from, deleting) = (node.source.clone(), node.deleting);
+        let Assignment { uid, from, to } = &step.assignment;
+        let (is_same, starts_there) = (!uid.is_empty() && *uid == node.uid, *from == node.source);
+        let deleting = node.deleting;
         let able = node.follows_config_source();
         self.require(!deleting, &subject, "is being deleted");
         self.require(able, &subject, "nothing on it would follow");
-        self.require(step.from == from, &subject, "does not start from what was observed");
+        // Invariant 3: what is tested of the Node is what the plan saw.
+        self.require(is_same, &subject, "is not the Node that was observed");
+        self.require(starts_there, &subject, "does not start from what was observed");
         self.require(step.was_ready == ready, &subject, "its readiness is misstated");
         self.require(!step.available || ready, &subject, "is not Ready and called available");
         match &step.action {
             Action::Await { .. } => {
-                self.require(
-                    pool.target.is_named_by(step.from.as_ref()),
-                    &subject,
-                    "is awaited without pointing at the target",
-                );
+                let arrived = pool.target.is_named_by(from.as_ref());
+                self.require(arrived, &subject, "is awaited without pointing at the target");
             }
-            Action::Assign { patch } => {
+            Action::Assign => {
                 self.way_back(pool, step);
-                self.require(!pool.target.is_named_by(step.from.as_ref()), &subject, "is pointed at what it points at");
+                self.require(!pool.target.is_named_by(from.as_ref()), &subject, "is pointed at what it points at");
                 // Invariant 4: what costs budget must not be in the wave that is free.
                 self.require(
                     wave != WaveKind::Unavailable || !step.available,
@@ -284,11 +282,7 @@ impl Checker<'_> {
                     "is available and starts for free",
                 );
                 self.require(wave == WaveKind::Unavailable || ready, &subject, "is not Ready and waits for budget");
-                self.require(
-                    patch_is(patch, step.from.as_ref(), &pool.target),
-                    &subject,
-                    "its patch is not its transition",
-                );
+                self.require(to.as_ref() == pool.target.source(), &subject, "is not pointed at its pool's target");
             }
         }
     }
@@ -296,11 +290,10 @@ impl Checker<'_> {
     /// Invariant 5: only what this fleet manages, and nothing that is in use.
     fn prunable(&mut self) {
         // Asked for thousands of ConfigMaps and thousands of nodes: each is gone through once.
-        let mut used: BTreeSet<(&str, &str)> = BTreeSet::new();
-        for node in self.observed.nodes.values() {
-            let status = &node.status;
-            let named = [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().flatten();
-            used.extend(named.filter_map(|source| source.config_map.as_ref()).map(|map| (&*map.namespace, &*map.name)));
+        let keys = self.observed.references.keys();
+        let mut used: BTreeSet<(&str, &str)> = keys.map(|key| (&*key.namespace, &*key.name)).collect();
+        for source in self.observed.nodes.values().flat_map(Node::sources) {
+            used.extend(source.config_map.as_ref().map(|map| (&*map.namespace, &*map.name)));
         }
         for name in &self.plan.prunable {
             let subject = format!("ConfigMap {name}");
@@ -311,36 +304,5 @@ impl Checker<'_> {
             let used = used.contains(&(&*key.namespace, &*key.name));
             self.require(!used, &subject, "would be pruned while a node refers to it");
         }
-    }
-}
-
-/// Invariant 3: a patch tests what the plan saw, then changes that one field, and nothing else.
-fn patch_is(patch: &json_patch::Patch, from: Option<&ConfigSource>, target: &Target) -> bool {
-    match patch.0.as_slice() {
-        [PatchOperation::Test(uid), rest @ ..] if uid.path.as_str() == "/metadata/uid" => change_is(rest, from, target),
-        all => change_is(all, from, target),
-    }
-}
-
-fn change_is(operations: &[PatchOperation], from: Option<&ConfigSource>, target: &Target) -> bool {
-    const FIELD: &str = "/spec/configSource";
-    let means = |value: &Value, source: Option<&ConfigSource>| match source {
-        None => value.is_null(),
-        Some(source) => serde_json::from_value::<ConfigSource>(value.clone()).is_ok_and(|read| read == *source),
-    };
-    match operations {
-        [PatchOperation::Test(test), PatchOperation::Add(add)] => {
-            test.path.as_str() == FIELD
-                && means(&test.value, from)
-                && add.path.as_str() == FIELD
-                && target.source().is_some_and(|source| means(&add.value, Some(source)))
-        }
-        [PatchOperation::Test(test), PatchOperation::Remove(remove)] => {
-            test.path.as_str() == FIELD
-                && means(&test.value, from)
-                && remove.path.as_str() == FIELD
-                && *target == Target::Local
-        }
-        _ => false,
     }
 }

@@ -1,16 +1,12 @@
 //! What is to be done with one node of a pool. Called for every node while planning, and again for the one node whose
-//! patch met a change made by somebody else.
-
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
-use serde_json::Value;
+//! assignment met a change by another client.
 
 use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::desired::Pool;
 use crate::judge::{Patience, Target, Verdict, Waiting, judge};
-use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::{Node, NodeHalf, Pause, Readiness};
+use nodecfg_contract::{Assignment, ConfigSource};
 
 /// What is to be done with a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,13 +15,6 @@ pub enum Decision {
     Step(Step),
     /// It is left alone.
     LeaveAlone(LeftAlone),
-}
-
-/// The JSON Patch that points a node back from `target` at what it had before.
-#[must_use]
-pub fn back_patch(target: &Target, from: Option<&ConfigSource>) -> Patch {
-    let back = from.cloned().map_or(Target::Local, Target::Source);
-    patch(target.source(), &back)
 }
 
 /// What is known of the ConfigMap that a node points at, as far as the decision needs it.
@@ -86,33 +75,6 @@ pub struct Rules<'a> {
     pub take_over: bool,
 }
 
-/// The path of the field within the object that carries it: `/spec/configSource`.
-fn field() -> PointerBuf {
-    PointerBuf::from_tokens(["spec", "configSource"])
-}
-
-/// The JSON Patch of an assignment. It tests the uid as well: a Node that was made anew under the old name is another node.
-fn assignment(node: &Node, target: &Target) -> Patch {
-    let mut patch = patch(node.source.as_ref(), target);
-    if !node.uid.is_empty() {
-        let path = PointerBuf::from_tokens(["metadata", "uid"]);
-        patch.0.insert(0, PatchOperation::Test(TestOperation { path, value: Value::String(node.uid.clone()) }));
-    }
-    patch
-}
-
-/// The JSON Patch that moves `spec.configSource` from exactly `from` to `target`. The `test` of `null` passes on an absent
-/// field (recorded on API servers 1.21 and 1.36), so that "no source" is a precondition like any other.
-fn patch(from: Option<&ConfigSource>, target: &Target) -> Patch {
-    let json = |source: &ConfigSource| serde_json::to_value(source).unwrap_or(Value::Null);
-    let test = PatchOperation::Test(TestOperation { path: field(), value: from.map_or(Value::Null, json) });
-    let change = match target {
-        Target::Source(source) => PatchOperation::Add(AddOperation { path: field(), value: json(source) }),
-        Target::Local => PatchOperation::Remove(RemoveOperation { path: field() }),
-    };
-    Patch(vec![test, change])
-}
-
 /// Decides what to do with `node`. `standing` tells about the ConfigMap that it points at now; it is asked only when that
 /// is not the target.
 pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSource) -> Standing) -> Decision {
@@ -120,8 +82,10 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
     let leave =
         |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !is_available(node), why });
     let step = |action, was_ready| {
-        let (node, from, available) = (node.name.clone(), node.source.clone(), is_available(node));
-        Decision::Step(Step { node, from, action, was_ready, available, can_return: false, back_needs: None })
+        let assignment =
+            Assignment { uid: node.uid.clone(), from: node.source.clone(), to: rules.target.source().cloned() };
+        let (node, available) = (node.name.clone(), is_available(node));
+        Decision::Step(Step { node, assignment, action, was_ready, available, can_return: false, back_needs: None })
     };
 
     if node.deleting {
@@ -161,7 +125,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
     if rules.held.is_held() {
         return leave(rules.held.why());
     }
-    step(Action::Assign { patch: assignment(node, rules.target) }, ready)
+    step(Action::Assign, ready)
 }
 
 /// Why no assignment reaches a node; `None` where something on it follows them.

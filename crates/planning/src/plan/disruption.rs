@@ -20,8 +20,7 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Node;
 
 /// The fields that change for the nodes that leave one configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeSet {
     /// What they run now; unset: the local configuration, whose content is not known.
     pub from: Option<ConfigSource>,
@@ -46,8 +45,7 @@ pub struct ChangedField {
 }
 
 /// What all transitions of a pool together do to pods that run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Disruption {
     /// The worst class of a field that changes; unset when no such change is known.
     pub worst: Option<Class>,
@@ -185,8 +183,8 @@ pub(super) fn assess_ways_back<'a>(pool: &Pool, steps: impl Iterator<Item = &'a 
         .iter()
         .map(|set| (set.from.as_ref(), set.fields.iter().filter_map(class_back).max().filter(|class| *class > allowed)))
         .collect();
-    for step in steps.filter(|step| step.can_return && matches!(step.action, Action::Assign { .. })) {
-        let from = step.from.as_ref().map(named);
+    for step in steps.filter(|step| step.can_return && step.action == Action::Assign) {
+        let from = step.assignment.from.as_ref().map(named);
         step.back_needs = needs.get(&from.as_ref()).copied().flatten();
     }
 }

@@ -7,11 +7,12 @@ use super::config_maps::Shelf;
 use super::decide::{Decision, Held, Rules, decide, is_available, refuses};
 use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
+use super::prune::{KEEP, PruneOptions, prune};
 use super::questions::target_of;
 use super::scope::Scope;
 use super::verdicts;
 use super::waves::Sorter;
-use super::{Action, ConfigMapPlan, FORMAT_VERSION, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
+use super::{Action, ConfigMapPlan, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
 use crate::desired::{Desired, Pool, PoolTarget, told_once};
 use kubelet_config::finding::Gate;
 use nodecfg_contract::ContentHash;
@@ -77,7 +78,6 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let unpooled = homeless.into_iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
     let plan = Plan {
-        format_version: FORMAT_VERSION,
         id: PlanId(String::new()),
         fleet: desired.fleet.clone(),
         commit: desired.commit.clone(),
@@ -124,7 +124,7 @@ pub fn redecide(
     let decision = decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target)));
     // Its kubelet may be another one by now.
     if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
-        && matches!(step.action, Action::Assign { .. })
+        && step.action == Action::Assign
         && let Some(why) = verdicts::refusal(node, rendered)
     {
         return Some(Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !step.available, why }));
@@ -217,24 +217,21 @@ fn unpooled(name: &NodeName, desired: &Desired, observed: &Observed) -> Unpooled
     Unpooled { node: name.clone(), still_on: pool.map(ToString::to_string) }
 }
 
-/// Managed ConfigMaps of this fleet that neither a pool's target nor any node's spec or status names.
+/// What `nodecfg prune` deletes unless it is told otherwise, given this repository.
 fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
-    let mut used: BTreeSet<ConfigMapKey> = BTreeSet::new();
-    for pool in desired.pools.values() {
-        used.extend(target_of(&pool.target, namespace).source().and_then(ConfigMapKey::of));
-    }
+    let mut references = observed.references.clone();
     for node in observed.nodes.values() {
-        let status = &node.status;
-        for source in [&node.source, &status.assigned, &status.active, &status.last_known_good].into_iter().flatten() {
-            used.extend(ConfigMapKey::of(source));
-        }
+        references.add(node.name.as_str(), node.sources());
     }
-    observed
-        .config_maps
-        .iter()
-        .filter(|(key, map)| map.fleet.as_ref() == Some(&desired.fleet) && !used.contains(key))
-        .map(|(_, map)| map.name.clone())
-        .collect()
+    let options = PruneOptions {
+        fleet: desired.fleet.clone(),
+        namespace: namespace.clone(),
+        keep: KEEP as usize,
+        wanted: desired.config_maps(),
+        pools: BTreeSet::new(),
+    };
+    let delete = prune(observed.config_maps.values(), &references, &options).delete;
+    delete.into_iter().map(|map| map.name).collect()
 }
 
 fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shelf<'_>, options: &Options) -> PoolPlan {
@@ -253,7 +250,7 @@ fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shel
         }
         sorter.add(node, decision);
     }
-    let assigned = sorter.all_steps().filter(|step| matches!(step.action, Action::Assign { .. }));
+    let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
     let (changes, disruption) =
         disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), shelf);
     let (mut waves, left_alone) = sorter.waves(pool.policy.canary);

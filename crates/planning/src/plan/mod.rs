@@ -1,8 +1,8 @@
 //! What a sync would do, decided beforehand and in full.
 //!
 //! [`make`] turns what is [desired](crate::desired) and what is [observed](nodecfg_contract::observed) into a [`Plan`]: the ConfigMaps
-//! to create, each node's transition with its exact patch and precondition, in waves, and for every other node the
-//! reason why it is left alone. A plan is pure data: deterministic, serialisable, named by a hash. Carrying it out decides
+//! to create, each node's assignment with its precondition, in waves, and for every other node the
+//! reason why it is left alone. A plan is pure data: deterministic, named by a hash. Carrying it out decides
 //! nothing that could have been decided here; new behaviour belongs here first. [`check`] asserts the invariants of every
 //! plan before it runs.
 //!
@@ -18,10 +18,9 @@ use crate::state::State;
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{KubeletVersion, Pause};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 
 mod addresses;
 mod check;
@@ -51,26 +50,21 @@ mod tests;
 mod verdicts_tests;
 
 pub use check::{Violation, check};
-pub use decide::{Decision, Held, Holder, Standing, back_patch, is_adopted, is_available, present_state, unreached};
+pub use decide::{Decision, Held, Holder, Standing, is_adopted, is_available, present_state, unreached};
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
-pub use prune::{Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
+pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use questions::questions;
 pub use reset::{Choice, ChoiceError, chosen, down_in_any_pool, pools_of_nodes};
 pub use scope::Scope;
 pub use standing::{Standings, pool_target};
 
-/// The version of a serialised plan. It changes when a field changes its meaning or goes away.
-pub const FORMAT_VERSION: u32 = 1;
-
-/// Everything that a sync would do.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// Everything that a sync would do. It has no serial form of its own: reviewers see waves and nodes as they are here, within a
+/// review, and a [saved plan](saved) is what must not change between a review and a sync.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// [`FORMAT_VERSION`].
-    pub format_version: u32,
     /// Hash of everything below.
     pub id: PlanId,
     /// The fleet.
@@ -85,11 +79,10 @@ pub struct Plan {
     pub pools: Vec<PoolPlan>,
     /// Nodes that no pool selects, by name. They are left as they are.
     pub unpooled: Vec<Unpooled>,
-    /// Managed ConfigMaps of this fleet that no node and no pool refers to any more.
+    /// ConfigMaps of this fleet that `nodecfg prune` deletes unless it is told otherwise, by name.
     pub prunable: Vec<String>,
     /// What there is to say of the pools' configurations for the kubelets that their nodes have. No errors: those forbid
     /// the plan.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
 
@@ -104,8 +97,7 @@ impl fmt::Display for PlanId {
 }
 
 /// A ConfigMap that some node of the plan will be pointed at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMapPlan {
     /// Its name: `<fleet>-<pool>-<hash>`.
     pub name: String,
@@ -113,8 +105,7 @@ pub struct ConfigMapPlan {
     pub pool: PoolName,
     /// Hash of its content.
     pub hash: ContentHash,
-    /// Its content under the key `kubelet`: canonical YAML. Never serialised, as it may hold secrets; `hash` stands for it.
-    #[serde(skip_serializing)]
+    /// Its content under the key `kubelet`: canonical YAML. Never shown, as it may hold secrets; `hash` stands for it.
     pub kubelet: String,
     /// The pool's `kubelet.yaml` in the repository.
     pub path: String,
@@ -123,8 +114,7 @@ pub struct ConfigMapPlan {
 }
 
 /// What happens to one pool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PoolPlan {
     /// The pool.
     pub name: PoolName,
@@ -140,10 +130,8 @@ pub struct PoolPlan {
     pub policy: RolloutPolicy,
     /// Who has paused the pool from a command line (`nodecfg pause`), and why. Unset: nobody has. The policy may say that it
     /// is paused as well.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
     /// Whether the plan was asked for despite that.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub despite_pause: bool,
     /// Which fields change, for each configuration that nodes of the pool are to leave.
     pub changes: Vec<ChangeSet>,
@@ -170,17 +158,19 @@ impl PoolPlan {
     /// How many nodes are to be pointed at the target.
     #[must_use]
     pub fn assignments(&self) -> usize {
-        self.steps().filter(|step| matches!(step.action, Action::Assign { .. })).count()
+        self.steps().filter(|step| step.action == Action::Assign).count()
     }
 }
 
 /// Nodes that may start under the same condition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wave {
     /// Which nodes these are and what they wait for.
+    #[serde(flatten)]
     pub kind: WaveKind,
-    /// Their transitions, by node name.
+    /// By name.
+    #[serde(rename = "nodes")]
     pub steps: Vec<Step>,
 }
 
@@ -200,39 +190,49 @@ pub enum WaveKind {
     Rest,
 }
 
-/// One node's transition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// What happens to a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Turn")]
 pub struct Step {
     /// The node.
     pub node: NodeName,
-    /// What its spec names now.
-    pub from: Option<ConfigSource>,
+    /// What it points at now, and shall point at.
+    #[serde(rename = "from", serialize_with = "serialize_from")]
+    #[schemars(
+        with = "Option<ConfigSource>",
+        description = "What its spec names now; unset for the local configuration."
+    )]
+    pub assignment: Assignment,
     /// What is done.
+    #[serde(flatten)]
     pub action: Action,
     /// Whether it is Ready now, and so must be Ready again to count as converged.
+    #[serde(skip)]
     pub was_ready: bool,
-    /// Whether it is available now: Ready, and neither in transition nor failed. If so, its start costs budget.
+    /// Whether it is available now: if so, its start costs budget.
     pub available: bool,
     /// Whether it could be pointed back at what it has now: that is still there, and the node has not refused it.
+    #[serde(skip)]
     pub can_return: bool,
     /// What it would take to point it back once it runs the target, when that is known and more than the pool's policy
     /// allows. The way back is not as risky as the way there: what restarts a kubelet one way may need a drain the other.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub back_needs: Option<Class>,
 }
 
+fn serialize_from<S: serde::Serializer>(assignment: &Assignment, serializer: S) -> Result<S::Ok, S::Error> {
+    assignment.from.serialize(serializer)
+}
+
 /// What is done to a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase", tag = "kind")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "action")]
 pub enum Action {
-    /// Point it at the target with this JSON Patch (RFC 6902), whose `test` is the precondition.
-    Assign {
-        /// The patch of the object that carries `spec.configSource`.
-        patch: json_patch::Patch,
-    },
-    /// It points at the target already: watch it converge. A converged node is watched on as a canary that soaks.
-    #[serde(rename_all = "camelCase")]
+    /// It is pointed at the target.
+    Assign,
+    /// It points there already, and is watched.
+    // So is one that has converged, as a canary that soaks.
     Await {
         /// What it is still waited for; unset when it has failed, or has converged.
         waiting: Option<Waiting>,
@@ -242,8 +242,7 @@ pub enum Action {
 }
 
 /// A node of a pool that the plan does not touch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftAlone {
     /// The node.
     pub node: NodeName,
@@ -400,13 +399,10 @@ impl Plan {
         counts
     }
 
-    /// Names the plan by its content.
+    /// Names the plan by its content: all of it, also what reviewers are not shown.
     fn identified(mut self) -> Self {
         self.id = PlanId(String::new());
-        // A plan is data of string-keyed maps and lists, which always serialises; were it ever not so, the error's text
-        // still tells two plans apart no worse than an empty id.
-        let bytes = serde_json::to_vec(&self).unwrap_or_else(|error| error.to_string().into_bytes());
-        let digits: String = blake3::hash(&bytes).to_hex().chars().take(32).collect();
+        let digits: String = blake3::hash(format!("{self:?}").as_bytes()).to_hex().chars().take(32).collect();
         self.id = PlanId(format!("p1:{digits}"));
         self
     }

@@ -1,4 +1,5 @@
-//! Which ConfigMaps of a fleet can be deleted: those that nothing refers to, apart from the newest of each pool.
+//! Which ConfigMaps of a fleet can be deleted: those that nothing refers to, apart from the newest of each pool. `prune` and the
+//! count in `diff` are both of [`prune`].
 //!
 //! Made from what refers to ConfigMaps and what ConfigMaps there are; [`check_prune`] asserts of every outcome, from the same
 //! observation and without the code that made it, that nothing in use is on it.
@@ -14,6 +15,9 @@ use super::Violation;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, References};
+
+/// How many ConfigMaps of each pool are kept unless somebody says otherwise.
+pub const KEEP: u32 = 3;
 
 /// What to prune.
 #[derive(Debug, Clone, PartialEq, Eq)]

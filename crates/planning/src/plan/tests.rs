@@ -1,13 +1,15 @@
 //! Planning, case by case.
 
+use jiff::Timestamp;
+
 use super::fixtures::{
     canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, policy, pool,
     pool_name, refusing, rendered, source, with_config_map,
 };
-use super::{Action, Owner, Plan, Problem, Scope, WaveKind, Why, check, make, questions};
+use super::{Action, KEEP, Owner, Plan, Problem, PruneOptions, Scope, WaveKind, Why, check, make, prune, questions};
 use crate::desired::{Desired, LabelSelector, PoolTarget};
-use nodecfg_contract::observed::{ConfigMapKey, Node, NodeHalf, Observed, Orders, Pause, Readiness};
-use nodecfg_contract::{ConfigSource, error_text};
+use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, NodeHalf, Observed, Orders, Pause, Readiness};
+use nodecfg_contract::{Assignment, ConfigSource, error_text};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
@@ -44,32 +46,9 @@ fn a_fresh_pool_is_assigned_with_a_precondition() {
     assert_eq!(waves(&plan), [(WaveKind::Rest, vec!["n1", "n2"])]);
     assert_eq!(plan.config_maps.len(), 1);
     assert!(plan.config_maps[0].create);
-    let Action::Assign { patch } = &plan.pools[0].waves[0].steps[0].action else { panic!("assigned") };
-    insta::assert_json_snapshot!(patch, @r#"
-    [
-      {
-        "op": "test",
-        "path": "/metadata/uid",
-        "value": "uid-n1"
-      },
-      {
-        "op": "test",
-        "path": "/spec/configSource",
-        "value": null
-      },
-      {
-        "op": "add",
-        "path": "/spec/configSource",
-        "value": {
-          "configMap": {
-            "kubeletConfigKey": "kubelet",
-            "name": "fleet-a-2kfwsggzz9",
-            "namespace": "kube-system"
-          }
-        }
-      }
-    ]
-    "#);
+    let step = &plan.pools[0].waves[0].steps[0];
+    let assigned = Assignment { uid: "uid-n1".to_owned(), from: None, to: Some(target("a", 64)) };
+    assert_eq!((&step.action, &step.assignment), (&Action::Assign, &assigned));
 }
 
 #[test]
@@ -79,10 +58,9 @@ fn local_means_that_the_source_is_removed() {
     let mut cluster = observed([on(node("n1", "a"), &target("a", 64)), node("n2", "a")]);
     with_config_map(&mut cluster, "a", &rendered("a", 64));
     let plan = planned(&desired([local]), &cluster);
-    let Action::Assign { patch } = &plan.pools[0].waves[0].steps[0].action else { panic!("assigned") };
-    let json = serde_json::to_value(patch).unwrap();
-    assert_eq!(json[2], serde_json::json!({"op": "remove", "path": "/spec/configSource"}));
-    assert_eq!(json[1]["value"]["configMap"]["name"], rendered("a", 64).config_map);
+    let step = &plan.pools[0].waves[0].steps[0];
+    let reset = Assignment { uid: "uid-n1".to_owned(), from: Some(target("a", 64)), to: None };
+    assert_eq!((&step.action, &step.assignment), (&Action::Assign, &reset));
     assert!(plan.config_maps.is_empty());
     assert_eq!(why(&plan, "n2"), &Why::Converged);
     // The last known good still refers to it: not prunable before the node has let go.
@@ -240,7 +218,7 @@ fn kubelets_without_the_feature_are_reported_and_left_alone() {
 
 #[test]
 fn a_pool_that_somebody_paused_changes_nothing_unless_the_plan_is_asked_for_despite_it() {
-    let order = Pause { by: "ada".to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+    let order = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
     let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
     let mut observed = observed([node("n1", "a"), node("n2", "b")]);
     observed.orders.pauses.insert(pool_name("a"), order.clone());
@@ -402,19 +380,43 @@ fn only_what_a_decision_needs_is_read_in_full() {
     });
 }
 
+/// What `prune` makes of the same cluster and repository, apart from planning.
+fn pruned(desired: &Desired, observed: &Observed) -> Vec<String> {
+    let mut references = observed.references.clone();
+    observed.nodes.values().for_each(|node| references.add(node.name.as_str(), node.sources()));
+    let (fleet, namespace, wanted) = (fleet(), super::fixtures::namespace(), desired.config_maps());
+    let options = PruneOptions { fleet, namespace, keep: KEEP as usize, wanted, pools: [].into() };
+    prune(observed.config_maps.values(), &references, &options).delete.into_iter().map(|map| map.name).collect()
+}
+
 #[test]
-fn unused_config_maps_of_this_fleet_are_prunable() {
+fn diff_and_prune_agree_on_what_is_prunable() {
     let desired = desired([pool("a", 64, policy(1))]);
     let mut cluster = observed([on(node("n1", "a"), &target("a", 64))]);
-    for (name, owner) in
-        [("fleet-a-old", "fleet"), ("other-a-old", "other"), (rendered("a", 64).config_map.as_str(), "fleet")]
-    {
-        cluster
-            .config_maps
-            .insert(ConfigMapKey::of(&source(name)).unwrap(), managed(name, Some(owner), Some("a"), None));
-    }
-    assert_eq!(planned(&desired, &cluster).prunable, ["fleet-a-old"]);
-    assert_eq!(fleet().as_str(), "fleet");
+    let made_at = |second| Some(Timestamp::from_second(second).unwrap());
+    let mut add = |map: ManagedConfigMap| {
+        cluster.config_maps.insert(ConfigMapKey::of(&source(&map.name)).unwrap(), map);
+    };
+    let of_fleet = |max_pods: u32, second: i64| {
+        let name = rendered("a", max_pods).config_map;
+        ManagedConfigMap { created: made_at(second), ..managed(&name, Some("fleet"), Some("a"), None) }
+    };
+    add(of_fleet(64, 0));
+    // The newest three are kept, in use or not.
+    [(1, 9), (2, 8), (3, 7)].into_iter().for_each(|(max_pods, second)| add(of_fleet(max_pods, second)));
+    // Older than those, and: prunable; referred to by a NodeConfig without a Node; in the process of deletion; of unknown age;
+    // without a pool; another fleet's; not named by nodecfg.
+    add(of_fleet(4, 1));
+    add(of_fleet(5, 1));
+    add(ManagedConfigMap { deleting: true, ..of_fleet(6, 1) });
+    add(ManagedConfigMap { created: None, ..of_fleet(7, 1) });
+    add(ManagedConfigMap { pool: None, ..of_fleet(8, 1) });
+    add(ManagedConfigMap { created: made_at(1), ..managed("other-a-old", Some("other"), Some("a"), None) });
+    add(ManagedConfigMap { created: made_at(1), ..managed("fleet-a-own", Some("fleet"), Some("a"), None) });
+    cluster.references.add("gone", [&target("a", 5)]);
+    let prunable = planned(&desired, &cluster).prunable;
+    assert_eq!(prunable, [rendered("a", 4).config_map]);
+    assert_eq!(prunable, pruned(&desired, &cluster));
 }
 
 #[test]

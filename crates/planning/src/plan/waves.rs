@@ -3,6 +3,7 @@
 use super::decide::{Decision, is_broken};
 use super::{Action, LeftAlone, Step, Wave, WaveKind, Why};
 use crate::desired::Canary;
+use nodecfg_contract::Assignment;
 use nodecfg_contract::observed::Node;
 
 /// Sorts a pool's nodes into those that are broken, those in flight, those that are exposed, and those left alone.
@@ -30,7 +31,11 @@ impl Sorter {
                 if self.converged.len() < self.keep && left.why == Why::Converged && !left.unavailable {
                     self.converged.push(Step {
                         node: node.name.clone(),
-                        from: node.source.clone(),
+                        assignment: Assignment {
+                            uid: node.uid.clone(),
+                            from: node.source.clone(),
+                            to: node.source.clone(),
+                        },
                         action: Action::Await { waiting: None, error: None },
                         was_ready: true,
                         available: true,
@@ -43,8 +48,8 @@ impl Sorter {
             Decision::Step(step) => match &step.action {
                 Action::Await { error: None, .. } => self.in_flight.push(step),
                 Action::Await { .. } => self.broken.push(step),
-                Action::Assign { .. } if is_broken(node) => self.broken.push(step),
-                Action::Assign { .. } => self.exposed.push(step),
+                Action::Assign if is_broken(node) => self.broken.push(step),
+                Action::Assign => self.exposed.push(step),
             },
         }
     }

@@ -61,7 +61,11 @@ impl Story {
         for command in self.machine.step(input, self.now) {
             match command {
                 Command::Assign(node, _) => assigned.push(node.to_string()),
-                Command::RollBack(node, _) => self.rolled_back.push(node),
+                Command::RollBack(node, back) => {
+                    // The Node that was assigned, and no later one of its name, is pointed away from the target.
+                    assert_eq!((back.uid, back.from), (format!("uid-{node}"), Some(Self::target())));
+                    self.rolled_back.push(node);
+                }
                 Command::Tell(event) => {
                     self.told.push(event.progress);
                     self.state = event.pool;

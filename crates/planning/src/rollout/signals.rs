@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use json_patch::Patch;
 
 use super::StopReason;
 use super::progress::Event;
 use crate::plan::Decision;
+use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
 
@@ -47,7 +47,7 @@ pub enum Input {
     Changed(NodeName, Option<Box<(Node, Option<Decision>)>>),
     /// A node was not assigned: the server's words.
     Refused(NodeName, String),
-    /// The patch of a node was not sent after all: nothing is known of it to the server.
+    /// The assignment of a node was not sent after all: nothing is known of it to the server.
     Withdrawn(NodeName),
     /// A node was pointed back, or (with the server's words) was not.
     RolledBack(NodeName, Result<(), String>),
@@ -65,10 +65,10 @@ pub enum Input {
 /// What to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Send this patch for this node. Answered by [`Input::Assigned`], [`Input::Changed`] or [`Input::Refused`].
-    Assign(NodeName, Patch),
-    /// Send this patch for this node. Answered by [`Input::RolledBack`].
-    RollBack(NodeName, Patch),
+    /// Assign this to this node. Answered by [`Input::Assigned`], [`Input::Changed`] or [`Input::Refused`].
+    Assign(NodeName, Assignment),
+    /// Point this node back by this assignment. Answered by [`Input::RolledBack`].
+    RollBack(NodeName, Assignment),
     /// Tell the user.
     Tell(Box<Event>),
 }

@@ -61,7 +61,7 @@ pub(super) fn render(review: &Review, most: Option<usize>) -> String {
 /// Whether there is more to say of a pool than that it is as wanted.
 fn is_shown(pool: &PoolReview) -> bool {
     let busy = |rollout: &crate::review::Rollout| {
-        rollout.waves.iter().any(|wave| !wave.nodes.is_empty())
+        rollout.waves.iter().any(|wave| !wave.steps.is_empty())
             || rollout.left_alone.iter().any(|left| left.blocked)
             || rollout.pause.is_some()
     };

@@ -7,9 +7,9 @@ use super::super::words;
 use super::NAMES;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names, whole_duration};
-use crate::review::{Changes, LeftAlone, NodeAction, PoolChange, PoolReview, Review, Rollout, Scope};
+use crate::review::{Changes, LeftAlone, PoolChange, PoolReview, Review, Rollout, Scope};
 use kubelet_config::risk::{Class, Risk};
-use nodecfg_planning::plan::{ChangedField, WaveKind};
+use nodecfg_planning::plan::{Action, ChangedField, Step, WaveKind};
 use nodecfg_planning::state::State;
 
 /// How many fields of a configuration the brief form lists, those with the worst risk, and how many reasons.
@@ -229,14 +229,14 @@ fn write_rollout(text: &mut String, rollout: &Rollout) {
             WaveKind::Canary { soak_seconds } => format!("canary, {} soak", whole_duration(soak_seconds)),
             WaveKind::Rest => format!("then, {} at a time", rollout.budget),
         };
-        let assign = wave.nodes.iter().filter(|turn| turn.action == NodeAction::Assign);
-        let listed: Vec<String> = assign.map(|turn| format!("`{}`", turn.node)).collect();
+        let assign = wave.steps.iter().filter(|step| step.action == Action::Assign);
+        let listed: Vec<String> = assign.map(|step| format!("`{}`", step.node)).collect();
         if !listed.is_empty() {
             text.push_str(&format!("- {label}: {}\n", names(listed.iter().map(String::as_str), NAMES)));
         }
     }
-    let awaited = |turn: &&crate::review::Turn| turn.action != NodeAction::Assign;
-    let awaited = rollout.waves.iter().flat_map(|wave| &wave.nodes).filter(awaited).count();
+    let awaited = |step: &&Step| step.action != Action::Assign;
+    let awaited = rollout.waves.iter().flat_map(|wave| &wave.steps).filter(awaited).count();
     if awaited > 0 {
         text.push_str(&format!("- {} assigned before, on the way\n", count(awaited, "node")));
     }

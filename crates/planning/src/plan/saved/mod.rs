@@ -10,15 +10,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Plan, PoolPlan};
-use crate::desired::{MaxUnavailable, RolloutPolicy};
+use super::{Action, Plan, PoolPlan, Step};
+use crate::desired::RolloutPolicy;
 use kubelet_config::duration;
 use kubelet_config::finding::Gate;
 use kubelet_config::risk::Class;
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{Observed, Pause};
+use nodecfg_contract::observed::Pause;
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 
 mod differences;
 #[cfg(test)]
@@ -202,9 +201,9 @@ impl Circumstances {
 }
 
 impl SavedPlan {
-    /// The essence of a plan that was made from `observed`.
+    /// The essence of a plan.
     #[must_use]
-    pub fn of(plan: &Plan, observed: &Observed, circumstances: &Circumstances) -> Self {
+    pub fn of(plan: &Plan, circumstances: &Circumstances) -> Self {
         let created = plan.config_maps.iter().filter(|map| map.create);
         let config_map = |map: &super::ConfigMapPlan| SavedConfigMap {
             name: map.name.clone(),
@@ -225,7 +224,7 @@ impl SavedPlan {
             options: circumstances.options.clone(),
             hash_version: ContentHash::PREFIX.trim_end_matches(':').to_owned(),
             config_maps: created.map(config_map).collect(),
-            pools: plan.pools.iter().map(|pool| SavedPool::of(pool, observed)).collect(),
+            pools: plan.pools.iter().map(SavedPool::of).collect(),
         };
         saved.sealed()
     }
@@ -265,12 +264,13 @@ impl SavedPlan {
 }
 
 impl SavedPool {
-    fn of(plan: &PoolPlan, observed: &Observed) -> Self {
-        let assigned = plan.steps().filter(|step| matches!(step.action, Action::Assign { .. }));
-        let uid = |node: &NodeName| observed.nodes.get(node).map(|node| node.uid.clone()).unwrap_or_default();
-        let mut assignments: Vec<SavedAssignment> = assigned
-            .map(|step| SavedAssignment { node: step.node.clone(), uid: uid(&step.node), from: step.from.clone() })
-            .collect();
+    fn of(plan: &PoolPlan) -> Self {
+        let assigned = plan.steps().filter(|step| step.action == Action::Assign);
+        let one = |step: &Step| {
+            let Assignment { uid, from, .. } = step.assignment.clone();
+            SavedAssignment { node: step.node.clone(), uid, from }
+        };
+        let mut assignments: Vec<SavedAssignment> = assigned.map(one).collect();
         assignments.sort_by(|a, b| a.node.cmp(&b.node));
         Self {
             name: plan.name.clone(),
@@ -290,10 +290,7 @@ impl SavedPool {
 impl SavedPolicy {
     fn of(policy: &RolloutPolicy) -> Self {
         Self {
-            max_unavailable: match policy.max_unavailable {
-                MaxUnavailable::Count(count) => count.to_string(),
-                MaxUnavailable::Percent(percent) => format!("{percent}%"),
-            },
+            max_unavailable: policy.max_unavailable.to_string(),
             canary_nodes: policy.canary.map(|canary| canary.nodes),
             canary_soak: policy.canary.map(|canary| duration::written(canary.soak)),
             max_failures: policy.max_failures,

@@ -19,7 +19,7 @@ proptest! {
     #[test]
     fn what_is_saved_is_read_back_and_differs_in_nothing((desired, observed) in worlds()) {
         let plan = plan(&desired, &observed);
-        let saved = SavedPlan::of(&plan, &observed, &circumstances());
+        let saved = SavedPlan::of(&plan, &circumstances());
         let again = read(saved.text().as_bytes()).unwrap();
         prop_assert_eq!(&again, &saved);
         prop_assert_eq!(again.differences(&saved, Now { plan: &plan, observed: &observed }), vec![]);
@@ -33,7 +33,7 @@ proptest! {
     ) {
         let after = if same_repository { &desired } else { &other };
         let (before, fresh) = (plan(&desired, &then), plan(after, &now));
-        let (saved, essence) = (SavedPlan::of(&before, &then, &circumstances()), SavedPlan::of(&fresh, &now, &circumstances()));
+        let (saved, essence) = (SavedPlan::of(&before, &circumstances()), SavedPlan::of(&fresh, &circumstances()));
         let found = saved.differences(&essence, Now { plan: &fresh, observed: &now });
         prop_assert!(found.is_sorted());
         let assigned = |saved: &SavedPlan| -> Vec<_> {

@@ -1,7 +1,7 @@
 //! What changes between a review and the sync, and what is said of it.
 
 use super::*;
-use crate::desired::{Desired, PoolTarget};
+use crate::desired::{Desired, MaxUnavailable, PoolTarget};
 use crate::plan::fixtures::{
     canary, desired, fetched, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
     source, with_config_map,
@@ -9,7 +9,7 @@ use crate::plan::fixtures::{
 use crate::plan::make;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::CommitId;
-use nodecfg_contract::observed::{Node, Pause, Readiness};
+use nodecfg_contract::observed::{Node, Observed, Pause, Readiness};
 
 /// A revision, a cluster, and how they are looked at.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn saved(&self) -> SavedPlan {
-        SavedPlan::of(&self.plan(), &self.observed, &self.circumstances)
+        SavedPlan::of(&self.plan(), &self.circumstances)
     }
 
     /// What a plan saved in this world meets after this change: code, and what is said.

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use json_patch::Patch;
 
 use super::roster::{Group, Phase, Rollback, Tracked};
 use super::{PoolRun, elapsed, later};
 use crate::judge::{Failure, Patience, Target, Verdict, Waiting, judge};
-use crate::plan::{Action, Decision, LeftAlone, Step, Why, back_patch, is_available};
+use crate::plan::{Action, Decision, LeftAlone, Step, Why, is_available};
 use crate::rollout::StopReason;
 use crate::rollout::progress::{Gate, Progress};
 use crate::rollout::signals::{Command, Context};
+use nodecfg_contract::Assignment;
 use nodecfg_contract::observed::{Node, Readiness};
 
 /// How often an assignment that met somebody else's change is planned anew before the node is left as it is.
@@ -65,22 +65,22 @@ impl PoolRun {
             node.ready = current.ready == Readiness::Ready;
             node.healthy = is_available(current);
         });
-        let planned = self.nodes.get(number).and_then(|node| node.patch.clone());
+        let planned = self.nodes.get(number).and_then(|node| node.assignment.clone());
         let may_retry = replans <= REPLANS && self.stopped.is_none();
         // Whether the patch that was sent had arrived may have been all that was open.
-        let may_assign = |patch: &Patch| may_retry && (!self.mode.as_reviewed || planned.as_ref() == Some(patch));
+        let may_assign = |now: &Assignment| may_retry && (!self.mode.as_reviewed || planned.as_ref() == Some(now));
         match decision {
             Some(Decision::Step(Step {
-                action: Action::Assign { patch },
-                from,
+                action: Action::Assign,
+                assignment,
                 was_ready,
                 can_return,
                 back_needs,
                 ..
-            })) if may_assign(&patch) => {
-                context.commands.push(Command::Assign(name, patch.clone()));
+            })) if may_assign(&assignment) => {
+                context.commands.push(Command::Assign(name, assignment.clone()));
                 self.nodes.update(number, |node| {
-                    (node.from, node.patch) = (from, Some(patch));
+                    (node.from, node.assignment) = (assignment.from.clone(), Some(assignment));
                     (node.was_ready, node.can_return, node.back_needs) = (was_ready, can_return, back_needs);
                 });
             }
@@ -271,6 +271,7 @@ impl PoolRun {
     /// too, as long as nobody follows it: it has proven nothing yet.
     pub(super) fn return_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number).filter(|node| node.may_return()) else { return };
+        let Some(assignment) = node.assignment.clone() else { return };
         let phase = match node.phase.clone() {
             Phase::Watching { since } => Phase::Returning { since },
             Phase::Converged { .. } if node.group == Group::Canary && self.gate != Gate::Open => {
@@ -288,8 +289,7 @@ impl PoolRun {
             }
             return;
         }
-        let patch = back_patch(&self.target, node.from.as_ref());
-        context.commands.push(Command::RollBack(node.name.clone(), patch));
+        context.commands.push(Command::RollBack(node.name.clone(), assignment.back()));
         self.nodes.update(number, |node| (node.phase, node.seen_back) = (phase, false));
     }
 

@@ -98,7 +98,7 @@ impl PoolRun {
 
     fn queue(&mut self, number: usize, group: Group) {
         // A node that points at its target already is in transition: it costs nothing to watch it.
-        let awaited = self.nodes.get(number).is_some_and(|node| node.patch.is_none());
+        let awaited = self.nodes.get(number).is_some_and(|node| node.assignment.is_none());
         if group == Group::Canary {
             self.canary_members.push(number);
         }
@@ -183,7 +183,7 @@ impl PoolRun {
     fn next(&mut self) -> Option<usize> {
         while let Some(number) = self.free.pop_front() {
             let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { continue };
-            if node.patch.is_none() || !node.healthy {
+            if node.assignment.is_none() || !node.healthy {
                 return Some(number);
             }
             // It has mended while it waited: now it has something to lose.
@@ -211,9 +211,9 @@ impl PoolRun {
 
     fn start_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { return };
-        match node.patch.clone() {
-            Some(patch) => {
-                context.commands.push(Command::Assign(node.name.clone(), patch));
+        match node.assignment.clone() {
+            Some(assignment) => {
+                context.commands.push(Command::Assign(node.name.clone(), assignment));
                 // What the plan saw of its readiness may be long ago.
                 self.nodes.update(number, |node| (node.phase, node.was_ready) = (Phase::Assigning, node.ready));
             }

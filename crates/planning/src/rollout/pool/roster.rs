@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use json_patch::Patch;
 
 use crate::judge::{Failure, Target, Waiting};
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
 use crate::rollout::progress::NodeCounts;
 use kubelet_config::risk::Class;
-use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::{Assignment, ConfigSource};
 
 /// Where a node is on its way.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,7 +70,8 @@ pub(super) struct Tracked {
     pub(super) group: Group,
     pub(super) phase: Phase,
     pub(super) from: Option<ConfigSource>,
-    pub(super) patch: Option<Patch>,
+    /// What this rollout assigns to it, if it does.
+    pub(super) assignment: Option<Assignment>,
     /// The error that it reports against its target already, when the plan saw one.
     pub(super) known_error: Option<String>,
     pub(super) was_ready: bool,
@@ -115,7 +115,7 @@ impl Tracked {
 
     /// Whether this rollout has assigned it, and what it had before can be had again.
     pub(super) fn may_return(&self) -> bool {
-        self.patch.is_some() && self.can_return
+        self.assignment.is_some() && self.can_return
     }
 
     /// What keeps it from being pointed back now: going back costs its pods nothing as long as it runs what it had.
@@ -150,7 +150,7 @@ impl Tracked {
                 Why::Adopted { source } | Why::Conflict { source, .. } => Some(source.clone()),
                 _ => None,
             },
-            patch: None,
+            assignment: None,
             known_error: None,
             was_ready: !left.unavailable,
             ready: !left.unavailable,
@@ -169,18 +169,18 @@ impl Tracked {
 
     /// A node that is to make its transition.
     pub(super) fn planned(step: &Step, group: Group) -> Self {
-        let (patch, waiting, known_error) = match &step.action {
-            Action::Assign { patch } => (Some(patch.clone()), None, None),
+        let (assignment, waiting, known_error) = match &step.action {
+            Action::Assign => (Some(step.assignment.clone()), None, None),
             Action::Await { waiting, error } => (None, waiting.clone(), error.clone()),
         };
-        let awaited = patch.is_none();
+        let awaited = assignment.is_none();
         let before = if awaited { Waiting::NotAcknowledged } else { Waiting::NotAssigned };
         Self {
             name: step.node.clone(),
             group,
             phase: Phase::Pending,
-            from: step.from.clone(),
-            patch,
+            from: step.assignment.from.clone(),
+            assignment,
             known_error,
             was_ready: step.was_ready,
             ready: step.was_ready,
@@ -234,7 +234,7 @@ pub(super) struct Roster {
 fn counts(node: &Tracked) -> [usize; 8] {
     let (pending, assigning) = (node.phase == Phase::Pending, node.phase == Phase::Assigning);
     let moves = matches!(node.phase, Phase::Watching { .. } | Phase::Returning { .. } | Phase::GoingBack { .. });
-    let waits = node.patch.is_some() && (pending || assigning);
+    let waits = node.assignment.is_some() && (pending || assigning);
     [
         node.unavailable(),
         node.in_flight(),
