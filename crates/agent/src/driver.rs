@@ -12,9 +12,9 @@ use jiff::Timestamp;
 
 use super::disk::Disk;
 use super::host::{Host, RestartError};
-use super::keeper::{Keeper, Outcome, Outward};
+use super::keeper::Keeper;
 use super::metrics::Metrics;
-use super::signals::{ActivationError, Announcement, Download, Event, FetchError, Health, NodeHealth, Wanted};
+use super::signals::{ActivationError, Announcement, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use super::state::Phase;
 use crate::api::AgentClient;
 use nodecfg_clock::Pace;
@@ -87,7 +87,7 @@ pub async fn run<D: Disk, H: Host>(
             Some(answer) = rim.under_way.next() => rim.answered(answer),
             // Never ends.
             Some(told) = seen.next() => match told {
-                Ok(wanted) => rim.seen(wanted),
+                Ok(wanted) => rim.take(Event::Seen(wanted)),
                 Err(error) => break Err(error),
             },
             () = timer => rim.take(Event::Tick),
@@ -118,7 +118,7 @@ pub async fn once<D: Disk, H: Host>(
     match &wanted {
         Ok(wanted) => {
             absent = wanted.is_none();
-            rim.seen(wanted.clone());
+            rim.take(Event::Seen(wanted.clone()));
         }
         Err(error) => tracing::warn!("{error}; going on with what was assigned before"),
     }
@@ -141,10 +141,8 @@ enum Answer {
     Fetched(Result<Download, FetchError>, Option<NodeHealth>, Option<KubeletVersion>),
     /// A restart of the kubelet.
     Restarted(Result<(), RestartError>),
-    /// A report.
-    Reported(Result<(), String>),
-    /// A look at the kubelet.
-    Probed(Health),
+    /// A report, or a look at the kubelet.
+    Event(Event),
     /// Nobody waits for it.
     Nothing,
 }
@@ -179,10 +177,6 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
         self.carry_out(outcome);
     }
 
-    fn seen(&mut self, wanted: Option<Wanted>) {
-        self.take(Event::Seen(wanted));
-    }
-
     fn take(&mut self, event: Event) {
         let outcome = self.keeper.take(event, self.options.pace.now());
         self.carry_out(outcome);
@@ -202,53 +196,57 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
                     RestartError::Failed(reason) => ActivationError::NotRestarted(reason),
                 })));
             }
-            Answer::Reported(result) => {
-                self.untold = result.is_err();
-                self.take(Event::Reported(result));
+            Answer::Event(event) => {
+                if let Event::Reported(result) = &event {
+                    self.untold = result.is_err();
+                }
+                self.take(event);
             }
-            Answer::Probed(health) => self.take(Event::Probed(health)),
             Answer::Nothing => {}
         }
     }
 
-    fn carry_out(&mut self, outcome: Outcome) {
-        self.wake = outcome.wake;
+    fn carry_out(&mut self, step: Step) {
+        self.wake = step.wake;
         self.options.metrics.show(self.keeper.ledger(), self.keeper.state().error().is_some());
-        for outward in outcome.effects {
-            if let Outward::Restart { .. } = outward {
-                self.restarting = true;
-            }
-            let answer = self.answer(outward);
+        for effect in step.effects {
+            let answer = self.answer(effect);
             self.under_way.push(answer);
         }
     }
 
     /// What is to be done, as a future that gives its answer.
-    fn answer(&self, outward: Outward) -> BoxFuture<'a, Answer> {
+    fn answer(&mut self, effect: Effect) -> BoxFuture<'a, Answer> {
         let (host, client) = (self.host, self.client.clone());
-        match outward {
-            Outward::Fetch(source) => Box::pin(fetch(host, client, source)),
-            Outward::Restart { remove } => Box::pin(async move {
-                let files: Vec<&str> = remove.iter().map(|file| file.as_str()).collect();
-                tracing::info!(remove = files.join(","), "restarting the kubelet");
-                let result = host.restart(&remove).await;
-                match &result {
-                    Ok(()) => tracing::info!("the kubelet was restarted"),
-                    Err(reason) => tracing::error!("the kubelet was not restarted: {reason}"),
-                }
-                Answer::Restarted(result)
-            }),
-            Outward::Probe { node, healthz } => Box::pin(async move {
-                let kubelet = host.healthz(&healthz).await;
-                let node = if node && kubelet.is_ok() { client.node_health().await } else { None };
-                tracing::debug!(
-                    healthy = kubelet.is_ok(),
-                    ready = node.map(|node| node.ready),
-                    "looked at the kubelet"
-                );
-                Answer::Probed(Health { kubelet, node })
-            }),
-            Outward::Report(status) => {
+        match effect {
+            Effect::Fetch(source) => Box::pin(fetch(host, client, source)),
+            Effect::Activate { remove, .. } => {
+                self.restarting = true;
+                Box::pin(async move {
+                    let files: Vec<&str> = remove.iter().map(|file| file.as_str()).collect();
+                    tracing::info!(remove = files.join(","), "restarting the kubelet");
+                    let result = host.restart(&remove).await;
+                    match &result {
+                        Ok(()) => tracing::info!("the kubelet was restarted"),
+                        Err(reason) => tracing::error!("the kubelet was not restarted: {reason}"),
+                    }
+                    Answer::Restarted(result)
+                })
+            }
+            Effect::Probe { node } => {
+                let healthz = self.keeper.healthz();
+                Box::pin(async move {
+                    let kubelet = host.healthz(&healthz).await;
+                    let node = if node && kubelet.is_ok() { client.node_health().await } else { None };
+                    tracing::debug!(
+                        healthy = kubelet.is_ok(),
+                        ready = node.map(|node| node.ready),
+                        "looked at the kubelet"
+                    );
+                    Answer::Event(Event::Probed(Health { kubelet, node }))
+                })
+            }
+            Effect::Report(status) => {
                 let status = self.as_seen_outside(*status);
                 Box::pin(async move {
                     let result = client.report(&status).await.map_err(|error| error.to_string());
@@ -256,10 +254,10 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
                         Ok(()) => tracing::debug!("the status was written"),
                         Err(error) => tracing::warn!("the status was not written: {error}"),
                     }
-                    Answer::Reported(result)
+                    Answer::Event(Event::Reported(result))
                 })
             }
-            Outward::Announce(announcement) => {
+            Effect::Announce(announcement) => {
                 let Announcement { reason, message, warning } = &announcement;
                 if *warning {
                     tracing::warn!(reason, "{message}");

@@ -12,6 +12,7 @@ use crate::disk::memory::MemoryDisk;
 use crate::signals::{Health, Wanted};
 use crate::state::FailureKind;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
+use nodecfg_contract::nodeconfig::NodeConfigStatus;
 
 pub(super) const FOLDER: &str = "/var/lib/nodecfg";
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
@@ -235,23 +236,23 @@ impl World {
     }
 
     /// Hands something to the agent and does what comes out of it, unless it died over it.
-    fn act(&mut self, event: impl FnOnce(&mut Keeper<MemoryDisk>) -> Outcome) {
+    fn act(&mut self, event: impl FnOnce(&mut Keeper<MemoryDisk>) -> Step) {
         let Some(keeper) = &mut self.keeper else { return };
-        let outcome = event(keeper);
+        let step = event(keeper);
         self.hold();
         if self.is_killed() {
             let power = self.kill.and_then(|(_, power)| power);
             return self.reopen(power);
         }
-        self.wake = outcome.wake;
-        for effect in outcome.effects {
+        self.wake = step.wake;
+        for effect in step.effects {
             self.carry_out(effect);
         }
     }
 
-    fn carry_out(&mut self, effect: Outward) {
+    fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Outward::Fetch(map) => {
+            Effect::Fetch(map) => {
                 let found = self.maps.get_key_value(map.name.as_str()).map(|(name, (version, manner))| {
                     let mut source = ConfigSource::config_map(&map.namespace, name, &map.kubelet_config_key);
                     if let Some(map) = &mut source.config_map {
@@ -266,7 +267,7 @@ impl World {
                     Answer::Fetched(found.ok_or_else(|| FetchError::Missing("no such ConfigMap".to_owned()))),
                 );
             }
-            Outward::Restart { .. } => {
+            Effect::Activate { .. } => {
                 self.start_kubelet();
                 let result = match self.manner() {
                     Manner::NoRestart => Err(ActivationError::NotRestarted("exit status 1".to_owned())),
@@ -274,7 +275,7 @@ impl World {
                 };
                 self.later(1, Answer::Event(Box::new(Event::Activated(result))));
             }
-            Outward::Probe { node, .. } => {
+            Effect::Probe { node } => {
                 let up = self.now.duration_since(self.started).as_secs();
                 let healthy = match self.manner() {
                     Manner::Good => true,
@@ -285,11 +286,11 @@ impl World {
                 let node = node.then_some(NodeHealth { ready: healthy, lease_renewed: Some(self.now) });
                 self.later(0, Answer::Event(Box::new(Event::Probed(Health { kubelet, node }))));
             }
-            Outward::Report(status) => {
+            Effect::Report(status) => {
                 self.wanted.status = *status;
                 self.later(0, Answer::Event(Box::new(Event::Reported(Ok(())))));
             }
-            Outward::Announce(_) => {}
+            Effect::Announce(_) => {}
         }
     }
 

@@ -33,7 +33,7 @@ impl State {
         let falls = self.ledger.beyond.failure.is_some();
         self.volatile.activation = Activation::default();
         match &self.ledger.beyond.phase {
-            Phase::Settled if there && cause == Cause::Assignment => turn.effects.push(Effect::Prune),
+            Phase::Settled if there && cause == Cause::Assignment => turn.step.prune = true,
             Phase::Trying(_) if there && cause == Cause::Assignment => {}
             _ => {
                 if falls {
@@ -51,7 +51,7 @@ impl State {
         if asked && !activation.under_way && !activation.backoff.waits(turn.now) && self.volatile.found.is_none() {
             let target = self.target().cloned();
             self.volatile.activation.under_way = true;
-            turn.effects.push(Effect::Activate(target));
+            turn.step.effects.push(Effect::Activate { target, remove: Vec::new() });
         }
     }
 
@@ -75,7 +75,7 @@ impl State {
                 self.volatile.activation = Activation::default();
                 self.volatile.watch.begin();
                 // The kubelet was restarted, whether or not that can be saved: it must be watched.
-                turn.urgent = true;
+                turn.step.urgent = true;
             }
             Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
                 let error = texts::RESTART.to_owned();
@@ -94,9 +94,9 @@ impl State {
     pub(super) fn fall_back(&mut self, failure: Failure, turn: &mut Turn) {
         let assigned = self.ledger.assigned.clone();
         let good = self.ledger.last_known_good.clone();
-        turn.effects.push(Effect::Announce(texts::rolled_back(assigned.as_ref(), good.as_ref(), &failure)));
+        turn.step.effects.push(Effect::Announce(texts::rolled_back(assigned.as_ref(), good.as_ref(), &failure)));
         self.ledger.beyond.failure = Some(failure);
         self.go(Cause::Failure, None, turn);
-        turn.urgent = true;
+        turn.step.urgent = true;
     }
 }

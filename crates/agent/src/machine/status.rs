@@ -102,7 +102,7 @@ impl State {
                     error: None,
                 }),
                 observed_generation: volatile.sync.generation.or(shown.and_then(|shown| shown.observed_generation)),
-                content_hash: self.active_hash(),
+                content_hash: beyond.active.as_ref().and_then(|active| self.ledger.content_hash_of(active)).cloned(),
                 pool: beyond.pool.clone(),
                 conditions: Vec::new(),
                 agent: None,
@@ -143,18 +143,6 @@ impl State {
                     self.is_on_last_resort() && since(trial.started, now) > self.volatile.settings.health_timeout;
                 !self.volatile.watch.answered && trial.healthy_since.is_none() && !late
             }
-        }
-    }
-
-    fn active_hash(&self) -> Option<String> {
-        let beyond = &self.ledger.beyond;
-        let active = beyond.active.as_ref()?;
-        if self.ledger.assigned.as_ref() == Some(active) {
-            beyond.content_hash.clone()
-        } else if self.ledger.last_known_good.as_ref() == Some(active) {
-            beyond.last_known_good_hash.clone()
-        } else {
-            None
         }
     }
 

@@ -110,7 +110,7 @@ impl State {
         }
         if let Some(source) = self.wanted_map().cloned() {
             self.volatile.sync.under_way = UnderWay::Fetching;
-            turn.effects.push(Effect::Fetch(source));
+            turn.step.effects.push(Effect::Fetch(source));
         }
     }
 
@@ -134,7 +134,7 @@ impl State {
             Ok(_) if self.volatile.activation.under_way || self.is_held(turn.now) => {}
             Ok(fetched) => {
                 self.volatile.sync.under_way = UnderWay::Checkpointing(fetched.clone());
-                turn.effects.push(Effect::Checkpoint(Box::new(fetched.download.clone())));
+                turn.step.checkpoint = Some(Box::new(fetched.download.clone()));
             }
         }
     }
@@ -180,7 +180,7 @@ impl State {
         beyond.pool.clone_from(&download.pool);
         beyond.immutable = download.immutable;
         if beyond.phase == Phase::Settled {
-            turn.effects.push(Effect::Prune);
+            turn.step.prune = true;
         }
         self.synced(turn.now);
     }
@@ -233,7 +233,7 @@ impl State {
         beyond.pool.clone_from(&download.pool);
         beyond.immutable = download.immutable;
         self.synced(turn.now);
-        turn.effects.push(Effect::Announce(texts::changed(Some(&download.source))));
+        turn.step.effects.push(Effect::Announce(texts::changed(Some(&download.source))));
         self.go(Cause::Assignment, *node, turn);
     }
 
@@ -243,7 +243,7 @@ impl State {
             return;
         }
         if self.ledger.assigned.take().is_some() {
-            turn.effects.push(Effect::Announce(texts::changed(None)));
+            turn.step.effects.push(Effect::Announce(texts::changed(None)));
         }
         self.ledger.last_known_good = None;
         let beyond = &mut self.ledger.beyond;
@@ -276,10 +276,10 @@ impl State {
             self.ledger.beyond.phase = Phase::Activating { before: self.before(None) };
         }
         // An agent that is killed here finds the same again.
-        turn.urgent |= self.ledger != before;
+        turn.step.urgent |= self.ledger != before;
         // Until then, what the kubelet ran before is still asked for.
         if self.ledger.beyond.phase == Phase::Settled {
-            turn.effects.push(Effect::Prune);
+            turn.step.prune = true;
         }
     }
 

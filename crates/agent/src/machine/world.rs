@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::backoff::{after, since};
-use super::{State, step};
+use super::{State, not_saved, step};
 use crate::signals::{
     ActivationError, Announcement, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step, Verdict,
     Wanted,
@@ -246,11 +246,14 @@ impl World {
         assert!(self.at_once.1 < 50, "the machine turns on the spot: {event:?}\n{:#?}", self.state);
         self.steps += 1;
         let before = self.state.ledger.clone();
-        let (state, taken) = step(&self.state, &event, self.now);
+        let (mut state, mut taken) = step(&self.state, &event, self.now);
         assert_eq!((state.clone(), taken.clone()), step(&self.state, &event, self.now), "a step is deterministic");
         assert!(taken.effects.len() <= 6, "{taken:?}");
-        if !matches!(event, Event::NotSaved(_)) {
-            self.check(&before, &state);
+        self.check(&before, &state);
+        if self.faults.disk_full && !taken.urgent && ![&before, &self.saved].contains(&&state.ledger) {
+            (state, taken) = not_saved(&self.state, &event, "no space left on device", self.now);
+            assert_eq!(state.ledger.assigned, before.assigned, "nothing was taken");
+            assert_eq!(state.ledger.last_known_good, before.last_known_good);
         }
         self.state = state;
         let pending = self.state.ledger.beyond.phase != Phase::Settled
@@ -260,20 +263,13 @@ impl World {
                 .wanted
                 .as_ref()
                 .is_some_and(|wanted| wanted.source.is_some() || self.state.ledger.assigned.is_some());
-        let asked = |effect: &Effect| !matches!(effect, Effect::Announce(_) | Effect::Prune);
-        let awaited = !self.queue.is_empty() || taken.effects.iter().any(asked);
+        let asked = |effect: &Effect| !matches!(effect, Effect::Announce(_));
+        let awaited = !self.queue.is_empty() || taken.checkpoint.is_some() || taken.effects.iter().any(asked);
         let all_nil =
             self.state.volatile.wanted.as_ref().is_some_and(|wanted| wanted.source == Some(ConfigSource::default()));
         assert!(!pending || taken.wake.is_some() || awaited || all_nil, "stuck: {:#?}", self.state);
-        if self.state.ledger != self.saved {
-            if !self.faults.disk_full {
-                self.saved = self.state.ledger.clone();
-            } else if !taken.urgent && self.state.ledger != before && !matches!(event, Event::NotSaved(_)) {
-                self.take(Event::NotSaved("no space left on device".to_owned()));
-                assert_eq!(self.state.ledger.assigned, before.assigned, "nothing was taken");
-                assert_eq!(self.state.ledger.last_known_good, before.last_known_good);
-                return;
-            }
+        if !self.faults.disk_full {
+            self.saved = self.state.ledger.clone();
         }
         self.carry_out(taken);
     }
@@ -314,23 +310,23 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, Step { effects, wake, .. }: Step) {
+    fn carry_out(&mut self, Step { checkpoint, effects, prune, wake, .. }: Step) {
         self.wake = wake;
+        if let Some(download) = checkpoint {
+            let full = self.faults.disk_full;
+            if !full {
+                self.checkpoints.insert(content(&download.source));
+            }
+            let answer = if full { Err("no space left on device".to_owned()) } else { Ok(()) };
+            self.send(0.0, Event::Checkpointed(answer));
+        }
         for effect in effects {
             match effect {
                 Effect::Fetch(wanted) => {
                     let answer = self.fetch(&ConfigSource { config_map: Some(wanted) });
                     self.send(0.05, Event::Fetched(answer));
                 }
-                Effect::Checkpoint(download) => {
-                    let full = self.faults.disk_full;
-                    if !full {
-                        self.checkpoints.insert(content(&download.source));
-                    }
-                    let answer = if full { Err("no space left on device".to_owned()) } else { Ok(()) };
-                    self.send(0.0, Event::Checkpointed(answer));
-                }
-                Effect::Activate(target) => self.activate(target),
+                Effect::Activate { target, .. } => self.activate(target),
                 Effect::Probe { node } => {
                     self.asked += usize::from(node);
                     let node = (node && !self.faults.api_away).then(|| self.node());
@@ -341,15 +337,13 @@ impl World {
                 }
                 Effect::Report(status) => self.report(*status),
                 Effect::Announce(announcement) => self.announcements.push(announcement),
-                Effect::Prune => {
-                    let named: Vec<String> = [&self.state.ledger.assigned, &self.state.ledger.last_known_good]
-                        .into_iter()
-                        .flatten()
-                        .map(content)
-                        .collect();
-                    self.checkpoints.retain(|checkpoint| named.contains(checkpoint));
-                }
             }
+        }
+        if prune {
+            let ledger = &self.state.ledger;
+            let named: Vec<String> =
+                [&ledger.assigned, &ledger.last_known_good].into_iter().flatten().map(content).collect();
+            self.checkpoints.retain(|checkpoint| named.contains(checkpoint));
         }
     }
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use nodecfg_agent::disk::memory::{Fault, MemoryDisk};
-use nodecfg_agent::keeper::{Keeper, Outcome, Outward, Paths};
+use nodecfg_agent::keeper::{Keeper, Paths};
 use nodecfg_agent::placement::Placement;
-use nodecfg_agent::signals::{ActivationError, Download, Event, FetchError, Health, NodeHealth, Wanted};
+use nodecfg_agent::signals::{ActivationError, Download, Effect, Event, FetchError, Health, NodeHealth, Step, Wanted};
 use nodecfg_agent::state::{FailureKind, Ledger, Phase, Settings};
 use nodecfg_agent::store::Store;
 use nodecfg_contract::nodeconfig::NodeConfigStatus;
@@ -374,9 +374,9 @@ impl World {
     }
 
     /// Has the keeper do something, and does what it asks for.
-    fn give(&mut self, act: impl FnOnce(&mut Keeper<MemoryDisk>, Timestamp) -> Outcome) {
+    fn give(&mut self, act: impl FnOnce(&mut Keeper<MemoryDisk>, Timestamp) -> Step) {
         let Some(mut keeper) = self.keeper.take() else { return };
-        let outcome = act(&mut keeper, self.now);
+        let step = act(&mut keeper, self.now);
         let ledger = keeper.ledger().clone();
         self.keeper = Some(keeper);
         self.check_config("after a step");
@@ -384,8 +384,8 @@ impl World {
             return self.die();
         }
         self.check_ledger(&ledger);
-        self.wake = outcome.wake;
-        for effect in outcome.effects {
+        self.wake = step.wake;
+        for effect in step.effects {
             let number = self.asked;
             self.asked += 1;
             let strikes = |doom: &Option<Doom>, after: bool| {
@@ -412,21 +412,22 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, effect: Outward, ledger: &Ledger) {
+    fn carry_out(&mut self, effect: Effect, ledger: &Ledger) {
         match effect {
-            Outward::Fetch(source) => {
+            Effect::Fetch(source) => {
                 let node = (!self.api_away).then(|| self.node());
                 let answer = self.fetch(&source);
                 self.send(0.05, Message::Fetched(Box::new(answer), node));
             }
-            Outward::Restart { .. } => self.restart(ledger),
-            Outward::Probe { node, healthz } => {
+            Effect::Activate { .. } => self.restart(ledger),
+            Effect::Probe { node } => {
+                let healthz = self.keeper.as_mut().expect("an agent").healthz();
                 assert_eq!((healthz.address.as_str(), healthz.port), ("127.0.0.1", 10248));
                 let node = (node && !self.api_away).then(|| self.node());
                 let kubelet = if self.answers() { Ok(()) } else { Err("connection refused".to_owned()) };
                 self.send(0.01, Message::Event(Box::new(Event::Probed(Health { kubelet, node }))));
             }
-            Outward::Report(status) => {
+            Effect::Report(status) => {
                 let answer = match &mut self.config {
                     Some(config) if !self.api_away => {
                         config.status = *status;
@@ -440,7 +441,7 @@ impl World {
                     self.see();
                 }
             }
-            Outward::Announce(announcement) => {
+            Effect::Announce(announcement) => {
                 let text = format!("{}: {}", announcement.reason, announcement.message);
                 self.note(&text);
             }
