@@ -7,12 +7,11 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _};
 use http::Method;
 use jiff::Timestamp;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::signals::{Announcement, Download, FetchError, NodeHealth, Wanted};
+use crate::signals::{Announcement, Download, FetchError, NodeHealth};
 use nodecfg_cluster::error::ClusterError;
 use nodecfg_cluster::follow::{Change, Following, follow};
 use nodecfg_cluster::list::Collection;
@@ -21,9 +20,9 @@ use nodecfg_cluster::reader::found;
 use nodecfg_cluster::retry::RetryPolicy;
 use nodecfg_cluster::transport::{Call, Limits, Transport, Whole};
 use nodecfg_cluster::writer::{EVENT_NAMESPACE, NodeNotice, event};
-use nodecfg_cluster::{Anything, LabelKeys, Meta, WireNode, WireOwner};
+use nodecfg_cluster::{Anything, LabelKeys, Meta, WireNode};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, KubeletVersion, Node, Readiness};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
@@ -114,7 +113,7 @@ impl AgentClient {
     /// Whatever goes wrong is logged when it is new, and tried again; a CustomResourceDefinition that is not there yet is
     /// waited for. Not one of these is an instruction, so nothing of it is told, but one thing: `Unauthorized`, when the
     /// credentials have been refused for long. A client reads its certificate once, and kubelets renew theirs on disk.
-    pub fn follow(&self) -> impl Stream<Item = Result<Option<Wanted>, ClusterError>> + Send + use<> {
+    pub fn follow(&self) -> impl Stream<Item = Result<Option<NodeConfig>, ClusterError>> + Send + use<> {
         let client = self.clone();
         let begin = move |client: &Self| {
             let following = Following {
@@ -126,7 +125,7 @@ impl AgentClient {
                 watch: WATCH,
             };
             let transport = client.transport.within(WATCH_PATIENCE);
-            follow(&transport, following, |wire: WireNodeConfig| Some(wire)).boxed()
+            follow(&transport, following, |config: NodeConfig| Some(config)).boxed()
         };
         let changes = begin(&client);
         let state = (client, changes, Trouble::default(), Belonging::default());
@@ -136,7 +135,7 @@ impl AgentClient {
                     Some(Ok(change)) => {
                         trouble.over();
                         let seen = match change {
-                            Change::Upsert(wire) => Some(wire),
+                            Change::Upsert(config) => Some(config),
                             Change::Deleted(_) => None,
                             Change::Relisted(all) => all.into_iter().next(),
                         };
@@ -163,28 +162,29 @@ impl AgentClient {
     ///
     /// # Errors
     /// Every [`ClusterError`] of a request but `NotFound`.
-    pub async fn node_config(&self, patience: Duration) -> Result<Option<Wanted>, ClusterError> {
+    pub async fn node_config(&self, patience: Duration) -> Result<Option<NodeConfig>, ClusterError> {
         let operation = self.own(Verb::Get);
         let call = Call::new(Method::GET, operation.path());
-        let wire = self.transport.within(patience).call(&operation, &call, Whole::<WireNodeConfig>::new).await;
-        Ok(self.obeyed(found(wire)?, &mut Belonging::default()).await)
+        let config = self.transport.within(patience).call(&operation, &call, Whole::new).await;
+        Ok(self.obeyed(found(config)?, &mut Belonging::default()).await)
     }
 
-    /// What a NodeConfig says; `None` when it is being deleted, or belongs to an earlier Node of this name: the garbage collector
+    /// A NodeConfig; `None` when it is being deleted, or belongs to an earlier Node of this name: the garbage collector
     /// has not come to it yet, and what it says was meant for another machine. When the Node cannot be read, it counts.
-    async fn obeyed(&self, wire: Option<WireNodeConfig>, belonging: &mut Belonging) -> Option<Wanted> {
-        let wire = wire.filter(|wire| wire.metadata.deletion_timestamp.is_none())?;
-        let owners = wire.metadata.nodes();
+    async fn obeyed(&self, config: Option<NodeConfig>, belonging: &mut Belonging) -> Option<NodeConfig> {
+        let config = config.filter(|config| config.metadata.deletion_timestamp.is_none())?;
+        let owners = config.nodes();
         if !owners.is_empty() && belonging.owners != owners {
-            let Some(node) = self.own_node().await else { return Some(wire.into_wanted()) };
-            *belonging = Belonging { foreign: !owners.contains(&node.uid), owners };
+            let Some(node) = self.own_node().await else { return Some(config) };
+            let owners = owners.into_iter().map(str::to_owned).collect();
+            *belonging = Belonging { foreign: !config.stands_for(&node.uid), owners };
             if belonging.foreign {
                 tracing::warn!("the NodeConfig belongs to an earlier Node of this name, and counts as absent");
             }
         } else if owners.is_empty() {
             *belonging = Belonging::default();
         }
-        (!belonging.foreign).then(|| wire.into_wanted())
+        (!belonging.foreign).then_some(config)
     }
 
     /// Downloads a ConfigMap, whatever it holds.
@@ -326,54 +326,6 @@ impl Trouble {
             tracing::info!("the NodeConfig is followed again");
         }
         self.attempts = 0;
-    }
-}
-
-#[derive(Debug, Deserialize)]
-struct WireNodeConfig {
-    metadata: WireNodeConfigMeta,
-    #[serde(default)]
-    spec: WireNodeConfigSpec,
-    #[serde(default, deserialize_with = "lenient")]
-    status: NodeConfigStatus,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireNodeConfigMeta {
-    #[serde(default)]
-    generation: i64,
-    #[serde(default)]
-    owner_references: Option<Vec<WireOwner>>,
-    #[serde(default)]
-    deletion_timestamp: Option<IgnoredAny>,
-}
-
-impl WireNodeConfigMeta {
-    /// The uids of the owners that are Nodes.
-    fn nodes(&self) -> Vec<String> {
-        let owners = self.owner_references.iter().flatten();
-        owners.filter(|owner| owner.kind == "Node").map(|owner| owner.uid.clone()).collect()
-    }
-}
-
-/// A spec that cannot be read is an error, never an instruction.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireNodeConfigSpec {
-    #[serde(default)]
-    config_source: Option<ConfigSource>,
-}
-
-/// A status that cannot be read is written anew.
-fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeConfigStatus, D::Error> {
-    let value = serde_json::Value::deserialize(deserializer)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
-}
-
-impl WireNodeConfig {
-    fn into_wanted(self) -> Wanted {
-        Wanted { generation: self.metadata.generation, source: self.spec.config_source, status: self.status }
     }
 }
 

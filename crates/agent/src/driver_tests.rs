@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use kube::CustomResourceExt as _;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -17,7 +16,7 @@ use crate::placement::Placement;
 use crate::state::Settings;
 use kubelet_config::risk::StateFile;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::nodeconfig::definition;
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Character};
 
@@ -60,8 +59,7 @@ fn world(text: &str) -> (Api, AgentClient, MemoryDisk) {
     let create = |group: &str, resource: &str, namespace: &str, object| {
         api.create(group, resource, namespace, object, "test").unwrap_or_else(|_| panic!("{resource}"));
     };
-    let definition = serde_json::to_value(NodeConfig::crd()).expect("a definition");
-    create("apiextensions.k8s.io", "customresourcedefinitions", "", definition);
+    create("apiextensions.k8s.io", "customresourcedefinitions", "", definition());
     create(
         "",
         "configmaps",

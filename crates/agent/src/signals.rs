@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use kubelet_config::risk::StateFile;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// What happens to the agent.
@@ -21,7 +21,7 @@ pub enum Event {
         in_place: bool,
     },
     /// The node's own NodeConfig was seen. `None`: there is none (any more), which is no instruction.
-    Seen(Option<Wanted>),
+    Seen(Option<NodeConfig>),
     /// The answer to [`Effect::Fetch`].
     Fetched(Result<Box<Fetched>, FetchError>),
     /// The answer to [`Step::checkpoint`].
@@ -34,17 +34,6 @@ pub enum Event {
     Reported(Result<(), String>),
     /// The moment that a step asked to be woken at.
     Tick,
-}
-
-/// What a NodeConfig says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// `metadata.generation`.
-    pub generation: i64,
-    /// `spec.configSource`. `Some` without a ConfigMap is a mistake that API servers refuse.
-    pub source: Option<ConfigSource>,
-    /// `status`, as the server has it.
-    pub status: NodeConfigStatus,
 }
 
 /// A ConfigMap as it was downloaded.

@@ -6,13 +6,13 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, TestOperation};
 use serde_json::{Value, json};
 
-use super::carrier::{Carrier, WireNodeConfig};
 use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
 use super::transport::{Call, Whole};
 use super::writer::{CONFIG_SOURCE, ClusterWriter, FIELD_MANAGER};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::nodeconfig::NodeConfig;
 use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
 
 /// A patch of a Node, taken apart.
@@ -75,27 +75,30 @@ impl ClusterWriter {
             Err(error @ ClusterError::PreconditionFailed { .. }) => {
                 // Another's NodeConfig may have its owner elsewhere in the list, or none. Its own uid then stands for
                 // what was just seen of it.
-                let found = self.reader.carrier(name).await?;
+                let found = self.reader.node_config(name).await?;
+                let owned_first_by = |found: &NodeConfig, uid: &str| {
+                    found.metadata.owner_references.iter().flatten().next().is_some_and(|owner| owner.uid == uid)
+                };
                 match (change.node_uid, found) {
-                    (Some(uid), Some(found)) if found.stands_for(uid) && !found.is_owned_first_by(uid) => {
-                        self.send_patch(&operation, &change.testing(&["metadata", "uid"], &found.uid)).await
+                    (Some(uid), Some(found)) if found.stands_for(uid) && !owned_first_by(&found, uid) => {
+                        self.send_patch(&operation, &change.testing(&["metadata", "uid"], &found.metadata.uid)).await
                     }
                     _ => Err(error),
                 }
             }
             other => other,
         }
-        .map(|carrier| carrier.source)
+        .map(|config| config.spec.config_source)
     }
 
-    async fn send_patch(&self, operation: &Operation, patch: &Patch) -> Result<Carrier, ClusterError> {
+    async fn send_patch(&self, operation: &Operation, patch: &Patch) -> Result<NodeConfig, ClusterError> {
         let body = serde_json::to_vec(patch).map_err(|_| ClusterError::Unexpected {
             operation: Box::new(operation.clone()),
             message: "the patch cannot be written as JSON".to_owned(),
         })?;
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", body);
-        self.carrier_of(operation, &call).await
+        self.reader.transport.call(operation, &call, Whole::new).await
     }
 
     async fn create_node_config(
@@ -104,24 +107,16 @@ impl ClusterWriter {
         node_uid: Option<&str>,
         source: &Value,
         changed: impl Fn() -> ClusterError,
-    ) -> Result<Carrier, ClusterError> {
+    ) -> Result<NodeConfig, ClusterError> {
         let operation = Operation::on(Verb::Create, Resource::NodeConfigs, None, name.as_str());
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let body = node_config(name, node_uid, source).to_string();
         let call = Call::new(Method::POST, uri).content("application/json", body);
-        match self.carrier_of(&operation, &call).await {
+        match self.reader.transport.call(&operation, &call, Whole::new).await {
             // Made by somebody meanwhile, or by this very request, whose answer was lost.
             Err(ClusterError::AlreadyExists { .. }) => Err(changed()),
             other => other,
         }
-    }
-
-    async fn carrier_of(&self, operation: &Operation, call: &Call) -> Result<Carrier, ClusterError> {
-        let wire = self.reader.transport.call(operation, call, Whole::<WireNodeConfig>::new).await?;
-        wire.into_carrier().ok_or_else(|| ClusterError::Unexpected {
-            operation: Box::new(operation.clone()),
-            message: "the answer is not a NodeConfig".to_owned(),
-        })
     }
 }
 

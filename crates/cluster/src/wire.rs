@@ -77,17 +77,6 @@ struct NodeMeta {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
-/// meta/v1 OwnerReference.
-#[derive(Debug, Deserialize)]
-pub struct WireOwner {
-    /// The kind of the owner.
-    #[serde(default)]
-    pub kind: String,
-    /// The uid of the owner.
-    #[serde(default)]
-    pub uid: String,
-}
-
 /// core/v1 Node.
 #[derive(Debug, Deserialize)]
 pub struct WireNode {

@@ -9,10 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::disk::memory::MemoryDisk;
-use crate::signals::{Health, Wanted};
+use crate::signals::Health;
 use crate::state::FailureKind;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 
 pub(super) const FOLDER: &str = "/var/lib/nodecfg";
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
@@ -96,7 +96,7 @@ pub(super) struct World {
     queue: BTreeMap<(Timestamp, u64), Answer>,
     sequence: u64,
     maps: BTreeMap<&'static str, (u64, Manner)>,
-    wanted: Wanted,
+    wanted: NodeConfig,
     /// What the kubelet process runs, and since when.
     running: String,
     started: Timestamp,
@@ -126,7 +126,7 @@ impl World {
             queue: BTreeMap::new(),
             sequence: 0,
             maps: BTreeMap::new(),
-            wanted: Wanted { generation: 1, source: None, status: NodeConfigStatus::default() },
+            wanted: NodeConfig::default(),
             running: provisioned(),
             started: now,
             accepted: BTreeSet::new(),
@@ -229,8 +229,8 @@ impl World {
             Deed::Assign(name) => Some(ConfigSource::config_map("kube-system", name, "kubelet")),
             Deed::Reset => None,
         };
-        self.wanted.generation += 1;
-        self.wanted.source = source;
+        self.wanted.metadata.generation += 1;
+        self.wanted.spec.config_source = source;
         let wanted = self.wanted.clone();
         self.later(0, Answer::Event(Box::new(Event::Seen(Some(wanted)))));
     }

@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::signals::{Event, Fetched, Step, Verdict, Wanted};
+use super::signals::{Event, Fetched, Step, Verdict};
 use super::state::{Ledger, Phase, Settings};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 
 mod activation;
 mod backoff;
@@ -77,8 +77,8 @@ struct Volatile {
     started: bool,
     /// What it saw there and has not acted upon yet.
     found: Option<Found>,
-    /// What spec says. `None`: nothing is known, or there is no NodeConfig.
-    wanted: Option<Wanted>,
+    /// The NodeConfig. `None`: nothing is known of it, or there is none.
+    wanted: Option<NodeConfig>,
     sync: Sync,
     activation: Activation,
     watch: Watch,

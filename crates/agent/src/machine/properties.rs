@@ -6,14 +6,11 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
-use super::world::{Behaviour, Faults, World, at, settings, source};
+use super::world::{Behaviour, Faults, World, at, settings, source, wanting};
 use super::{State, not_saved, step};
-use crate::signals::{
-    ActivationError, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Verdict, Wanted,
-};
+use crate::signals::{ActivationError, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Verdict};
 use crate::state::{FailureKind, Ledger, Phase};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -143,8 +140,8 @@ proptest! {
             prop_assert_eq!(told.assigned.as_ref(), ledger.assigned.as_ref());
             prop_assert_eq!(told.last_known_good.as_ref(), ledger.last_known_good.as_ref());
             prop_assert_eq!(told.error, world.state.error());
-            prop_assert_eq!(config.status.observed_generation, Some(config.generation));
-            let wanted = config.source.as_ref();
+            prop_assert_eq!(config.status.observed_generation, Some(config.metadata.generation));
+            let wanted = config.spec.config_source.as_ref();
             let there = wanted.is_none_or(|wanted| world.maps.contains_key(&wanted.config_map.as_ref().unwrap().name));
             if there {
                 let names = |source: Option<&ConfigSource>| source.map(ToString::to_string);
@@ -219,9 +216,7 @@ proptest! {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let wanted = |name: &'static str| {
-        Event::Seen(Some(Wanted { generation: 1, source: Some(source(name)), status: NodeConfigStatus::default() }))
-    };
+    let wanted = |name: &'static str| Event::Seen(Some(wanting(1, Some(source(name)))));
     let fetched = |name: &'static str, version: &str| {
         let mut found = source(name);
         let map = found.config_map.as_mut().unwrap();
@@ -234,7 +229,7 @@ fn event() -> impl Strategy<Value = Event> {
             node,
         })))
     };
-    let nothing = Wanted { generation: 2, source: None, status: NodeConfigStatus::default() };
+    let nothing = wanting(2, None);
     let probed = |healthy: bool, node: Option<bool>| {
         let kubelet = if healthy { Ok(()) } else { Err("no".to_owned()) };
         Event::Probed(Health { kubelet, node: node.map(|ready| NodeHealth { ready, lease_renewed: None }) })

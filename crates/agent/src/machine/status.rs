@@ -170,12 +170,13 @@ impl State {
         }
         let wanted = self.volatile.wanted.as_ref()?;
         // A NodeConfig that was deleted and made again counts its generations anew.
-        let taken = match (&self.ledger.assigned, &wanted.source) {
+        let taken = match (&self.ledger.assigned, &wanted.spec.config_source) {
             (Some(assigned), Some(wanted)) => assigned.names_same(wanted),
             (assigned, wanted) => assigned.is_none() && wanted.is_none(),
         };
-        let message = format!("{} is assigned", texts::named(wanted.source.as_ref()));
-        (taken && sync.generation == Some(wanted.generation)).then(|| (TRUE, texts::SYNCED.to_owned(), message))
+        let message = format!("{} is assigned", texts::named(wanted.spec.config_source.as_ref()));
+        (taken && sync.generation == Some(wanted.metadata.generation))
+            .then(|| (TRUE, texts::SYNCED.to_owned(), message))
     }
 
     /// Whether the kubelet runs what is assigned.

@@ -10,10 +10,9 @@ use super::backoff::{after, since};
 use super::{State, not_saved, step};
 use crate::signals::{
     ActivationError, Announcement, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step, Verdict,
-    Wanted,
 };
 use crate::state::{FailureKind, Ledger, Phase, Settings};
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec, NodeConfigStatus};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
 /// What a kubelet does on a configuration.
@@ -71,7 +70,7 @@ pub(super) struct World {
     /// By name; the local configuration is `local`.
     pub(super) behaviours: BTreeMap<String, Behaviour>,
     pub(super) faults: Faults,
-    pub(super) config: Option<Wanted>,
+    pub(super) config: Option<NodeConfig>,
     /// What the kubelet's configuration file holds.
     pub(super) placed: Option<ConfigSource>,
     /// What the kubelet process was started on, and when.
@@ -100,6 +99,12 @@ pub(super) fn settings() -> Settings {
 
 pub(super) fn source(name: &str) -> ConfigSource {
     ConfigSource::config_map("kube-system", name, "kubelet")
+}
+
+/// A NodeConfig that says so.
+pub(super) fn wanting(generation: i64, config_source: Option<ConfigSource>) -> NodeConfig {
+    let metadata = Metadata { generation, ..Metadata::default() };
+    NodeConfig { metadata, spec: NodeConfigSpec { config_source }, ..NodeConfig::default() }
 }
 
 pub(super) fn at(seconds: f64) -> Timestamp {
@@ -134,7 +139,7 @@ impl World {
             maps: BTreeMap::new(),
             behaviours: BTreeMap::new(),
             faults: Faults::default(),
-            config: Some(Wanted { generation: 1, source: None, status: NodeConfigStatus::default() }),
+            config: Some(wanting(1, None)),
             placed: None,
             runs: None,
             started: now - jiff::SignedDuration::from_secs(2_000),
@@ -219,10 +224,9 @@ impl World {
 
     /// Spec says something else.
     pub(super) fn assign(&mut self, source: Option<ConfigSource>) {
-        let mut config =
-            self.config.take().unwrap_or(Wanted { generation: 0, source: None, status: NodeConfigStatus::default() });
-        config.generation += 1;
-        config.source = source;
+        let mut config = self.config.take().unwrap_or_default();
+        config.metadata.generation += 1;
+        config.spec.config_source = source;
         self.config = Some(config);
         self.see();
     }
@@ -262,11 +266,15 @@ impl World {
                 .volatile
                 .wanted
                 .as_ref()
-                .is_some_and(|wanted| wanted.source.is_some() || self.state.ledger.assigned.is_some());
+                .is_some_and(|wanted| wanted.spec.config_source.is_some() || self.state.ledger.assigned.is_some());
         let asked = |effect: &Effect| !matches!(effect, Effect::Announce(_));
         let awaited = !self.queue.is_empty() || taken.checkpoint.is_some() || taken.effects.iter().any(asked);
-        let all_nil =
-            self.state.volatile.wanted.as_ref().is_some_and(|wanted| wanted.source == Some(ConfigSource::default()));
+        let all_nil = self
+            .state
+            .volatile
+            .wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.spec.config_source == Some(ConfigSource::default()));
         assert!(!pending || taken.wake.is_some() || awaited || all_nil, "stuck: {:#?}", self.state);
         if !self.faults.disk_full {
             self.saved = self.state.ledger.clone();

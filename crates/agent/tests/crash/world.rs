@@ -14,10 +14,10 @@ use jiff::{SignedDuration, Timestamp};
 use nodecfg_agent::disk::memory::{Fault, MemoryDisk};
 use nodecfg_agent::keeper::{Keeper, Paths};
 use nodecfg_agent::placement::Placement;
-use nodecfg_agent::signals::{ActivationError, Download, Effect, Event, FetchError, Health, NodeHealth, Step, Wanted};
+use nodecfg_agent::signals::{ActivationError, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use nodecfg_agent::state::{FailureKind, Ledger, Phase, Settings};
 use nodecfg_agent::store::Store;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
@@ -103,7 +103,7 @@ pub struct World {
     random: fastrand::Rng,
     // The API server.
     pub maps: BTreeMap<String, Map>,
-    pub config: Option<Wanted>,
+    pub config: Option<NodeConfig>,
     pub api_away: bool,
     versions: u64,
     // The kubelet.
@@ -166,7 +166,7 @@ impl World {
             sequence: 0,
             random: fastrand::Rng::with_seed(seed),
             maps: BTreeMap::new(),
-            config: Some(Wanted { generation: 1, source: None, status: NodeConfigStatus::default() }),
+            config: Some(NodeConfig::default()),
             api_away: false,
             versions: 100,
             runs: local,
@@ -220,8 +220,8 @@ impl World {
 
     pub fn assign(&mut self, source: Option<ConfigSource>) {
         if let Some(config) = &mut self.config {
-            config.generation += 1;
-            config.source = source;
+            config.metadata.generation += 1;
+            config.spec.config_source = source;
         }
         self.failed = None;
         self.calm_since = self.now;
@@ -613,7 +613,7 @@ impl World {
     }
 
     fn is_current(&self, assigned: Option<&ConfigSource>) -> bool {
-        let wanted = self.config.as_ref().and_then(|config| config.source.as_ref());
+        let wanted = self.config.as_ref().and_then(|config| config.spec.config_source.as_ref());
         match (assigned, wanted) {
             (Some(assigned), Some(wanted)) => assigned.names_same(wanted) && self.text_of(assigned).is_some(),
             _ => false,
