@@ -1,13 +1,14 @@
 //! The API server as a node's agent sees it: its own NodeConfig, followed for ever; the ConfigMap that is assigned; its own
 //! Node and Lease; and the three things that it writes: the status of its NodeConfig, and Events on its Node.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use http::Method;
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -20,10 +21,10 @@ use nodecfg_cluster::reader::found;
 use nodecfg_cluster::retry::RetryPolicy;
 use nodecfg_cluster::transport::{Call, Limits, Transport, Whole};
 use nodecfg_cluster::writer::{EVENT_NAMESPACE, NodeNotice, event};
-use nodecfg_cluster::{Anything, LabelKeys, Meta, WireNode};
+use nodecfg_cluster::{Anything, LabelKeys, WireConfigMap, WireNode};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
-use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, KubeletVersion, Node, Readiness};
+use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, Node, Readiness};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// Names the agent in managedFields and as the source of Events.
@@ -68,15 +69,6 @@ impl Default for AgentClientOptions {
             seed: 0,
         }
     }
-}
-
-/// What the API server says of a Node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodeSight {
-    /// Its condition Ready.
-    pub ready: bool,
-    /// The version of its kubelet.
-    pub kubelet: Option<KubeletVersion>,
 }
 
 /// A connection of one node's agent. Cheap to clone.
@@ -163,10 +155,8 @@ impl AgentClient {
     /// # Errors
     /// Every [`ClusterError`] of a request but `NotFound`.
     pub async fn node_config(&self, patience: Duration) -> Result<Option<NodeConfig>, ClusterError> {
-        let operation = self.own(Verb::Get);
-        let call = Call::new(Method::GET, operation.path());
-        let config = self.transport.within(patience).call(&operation, &call, Whole::new).await;
-        Ok(self.obeyed(found(config)?, &mut Belonging::default()).await)
+        let config = found(self.get(&self.own(Verb::Get), patience).await)?;
+        Ok(self.obeyed(config, &mut Belonging::default()).await)
     }
 
     /// A NodeConfig; `None` when it is being deleted, or belongs to an earlier Node of this name: the garbage collector
@@ -175,7 +165,7 @@ impl AgentClient {
         let config = config.filter(|config| config.metadata.deletion_timestamp.is_none())?;
         let owners = config.nodes();
         if !owners.is_empty() && belonging.owners != owners {
-            let Some(node) = self.own_node().await else { return Some(config) };
+            let Some(node) = self.node().await else { return Some(config) };
             let owners = owners.into_iter().map(str::to_owned).collect();
             *belonging = Belonging { foreign: !config.stands_for(&node.uid), owners };
             if belonging.foreign {
@@ -193,8 +183,7 @@ impl AgentClient {
     /// `Missing`, `Forbidden` or `Unreachable`; a hash is not compared here.
     pub async fn config_map(&self, source: &ConfigMapSource) -> Result<Download, FetchError> {
         let operation = Operation::on(Verb::Get, Resource::ConfigMaps, Some(&source.namespace), &source.name);
-        let call = Call::new(Method::GET, operation.path());
-        let wire = self.transport.call(&operation, &call, Whole::<WireConfigMap>::new).await.map_err(|error| {
+        let map = self.get(&operation, PATIENCE).await.map_err(|error| {
             let text = error.to_string();
             match error {
                 ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. } => FetchError::Missing(text),
@@ -202,36 +191,27 @@ impl AgentClient {
                 _ => FetchError::Unreachable(text),
             }
         })?;
-        Ok(wire.into_download(source))
+        Ok(download(map, source))
     }
 
-    /// What the API server says of the node; `None` when it says nothing.
-    pub async fn node(&self) -> Option<NodeSight> {
-        let node = self.own_node().await?;
-        Some(NodeSight { ready: node.ready == Readiness::Ready, kubelet: node.kubelet_version })
-    }
-
-    async fn own_node(&self) -> Option<Node> {
+    /// The Node, without its labels; `None` when the API server does not say.
+    pub async fn node(&self) -> Option<Node> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, self.node.as_str());
-        let call = Call::new(Method::GET, operation.path());
-        let transport = self.transport.within(HEALTH_PATIENCE);
-        let wire = transport.call(&operation, &call, Whole::<WireNode>::new).await;
-        wire.inspect_err(|error| tracing::debug!("{error}")).ok()?.into_node(&no_labels())
+        let wire: Result<WireNode, _> = self.get(&operation, HEALTH_PATIENCE).await;
+        wire.inspect_err(|error| tracing::debug!("{error}")).ok()?.into_node(&LabelKeys::Only(BTreeSet::new()))
     }
 
     /// How the API server sees the node; `None` when it does not say.
     pub async fn node_health(&self) -> Option<NodeHealth> {
         let (node, lease) = tokio::join!(self.node(), self.lease());
-        Some(NodeHealth { ready: node?.ready, lease_renewed: lease.ok()? })
+        Some(NodeHealth { ready: node?.ready == Readiness::Ready, lease_renewed: lease.ok()? })
     }
 
     /// When the node's Lease was renewed. `None`: there is no Lease, or the agent may not read it, which does not change
     /// from one moment to the next.
     async fn lease(&self) -> Result<Option<Timestamp>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Leases, Some(LEASE_NAMESPACE), self.node.as_str());
-        let call = Call::new(Method::GET, operation.path());
-        let transport = self.transport.within(HEALTH_PATIENCE);
-        match found(transport.call(&operation, &call, Whole::<WireLease>::new).await) {
+        match found(self.get::<WireLease>(&operation, HEALTH_PATIENCE).await) {
             Ok(lease) => Ok(lease.and_then(|lease| lease.spec.renew_time)),
             Err(ClusterError::Forbidden { .. }) => Ok(None),
             Err(error) => {
@@ -268,13 +248,14 @@ impl AgentClient {
         }
     }
 
+    async fn get<T: DeserializeOwned>(&self, operation: &Operation, patience: Duration) -> Result<T, ClusterError> {
+        let call = Call::new(Method::GET, operation.path());
+        self.transport.within(patience).call(operation, &call, Whole::new).await
+    }
+
     fn own(&self, verb: Verb) -> Operation {
         Operation::on(verb, Resource::NodeConfigs, None, self.node.as_str())
     }
-}
-
-fn no_labels() -> LabelKeys {
-    LabelKeys::Only(std::collections::BTreeSet::new())
 }
 
 /// Whose the NodeConfig is, found out once for each set of owners.
@@ -329,32 +310,21 @@ impl Trouble {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct WireConfigMap {
-    metadata: Meta,
-    #[serde(default)]
-    immutable: Option<bool>,
-    #[serde(default)]
-    data: Option<BTreeMap<String, String>>,
-}
-
-impl WireConfigMap {
-    fn into_download(self, asked: &ConfigMapSource) -> Download {
-        let mut annotations = self.metadata.annotations.unwrap_or_default();
-        let mut labels = self.metadata.labels.unwrap_or_default();
-        let source = ConfigMapSource {
-            uid: Some(self.metadata.uid),
-            resource_version: self.metadata.resource_version,
-            ..asked.clone()
-        };
-        Download {
-            source: ConfigSource { config_map: Some(source) },
-            payload: self.data.unwrap_or_default(),
-            immutable: self.immutable.unwrap_or_default(),
-            // What is longer than any hash is none, and would not fit into the status either.
-            content_hash: annotations.remove(CONTENT_HASH_ANNOTATION).filter(|hash| (1..=128).contains(&hash.len())),
-            pool: labels.remove(CONFIG_MAP_POOL_LABEL),
-        }
+fn download(map: WireConfigMap, asked: &ConfigMapSource) -> Download {
+    let mut annotations = map.metadata.annotations.unwrap_or_default();
+    let mut labels = map.metadata.labels.unwrap_or_default();
+    let source = ConfigMapSource {
+        uid: Some(map.metadata.uid),
+        resource_version: map.metadata.resource_version,
+        ..asked.clone()
+    };
+    Download {
+        source: ConfigSource { config_map: Some(source) },
+        payload: map.data.unwrap_or_default(),
+        immutable: map.immutable.unwrap_or_default(),
+        // What is longer than any hash is none, and would not fit into the status either.
+        content_hash: annotations.remove(CONTENT_HASH_ANNOTATION).filter(|hash| (1..=128).contains(&hash.len())),
+        pool: labels.remove(CONFIG_MAP_POOL_LABEL),
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use nodecfg_cluster::fake::{Asked, Reply, replying, serving};
 use nodecfg_contract::nodeconfig::{NodeConfig, definition};
+use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigStatus, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Character};
 
@@ -167,7 +168,7 @@ async fn how_the_api_server_sees_the_node() {
     let client = health_of(node("True"), lease.clone());
     let renewed = "2026-01-01T00:00:00Z".parse().expect("a time");
     assert_eq!(client.node_health().await, Some(NodeHealth { ready: true, lease_renewed: Some(renewed) }));
-    assert_eq!(client.node().await.and_then(|node| node.kubelet), KubeletVersion::parse("v1.36.2"));
+    assert_eq!(client.node().await.and_then(|node| node.kubelet_version), KubeletVersion::parse("v1.36.2"));
     let client = health_of(node("Unknown"), status(404, "NotFound", "no such lease"));
     assert_eq!(client.node_health().await, Some(NodeHealth { ready: false, lease_renewed: None }));
     // What is never allowed says nothing of the node; what fails now and then must not look like a Lease that went.

@@ -87,7 +87,7 @@ pub async fn run<D: Disk, H: Host>(
             Some(answer) = rim.under_way.next() => rim.answered(answer),
             // Never ends.
             Some(told) = seen.next() => match told {
-                Ok(wanted) => rim.take(Event::Seen(wanted)),
+                Ok(wanted) => rim.take(Event::Seen(wanted.map(Box::new))),
                 Err(error) => break Err(error),
             },
             () = timer => rim.take(Event::Tick),
@@ -118,7 +118,7 @@ pub async fn once<D: Disk, H: Host>(
     match &wanted {
         Ok(wanted) => {
             absent = wanted.is_none();
-            rim.take(Event::Seen(wanted.clone()));
+            rim.take(Event::Seen(wanted.clone().map(Box::new)));
         }
         Err(error) => tracing::warn!("{error}; going on with what was assigned before"),
     }
@@ -330,7 +330,7 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
 async fn version<H: Host>(host: &H, client: &AgentClient) -> Option<KubeletVersion> {
     match host.version().await {
         Some(version) => Some(version),
-        None => client.node().await?.kubelet,
+        None => client.node().await?.kubelet_version,
     }
 }
 

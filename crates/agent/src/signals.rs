@@ -11,7 +11,6 @@ use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// What happens to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Event {
     /// The agent has started, with its ledger as it was saved.
     Started {
@@ -21,7 +20,7 @@ pub enum Event {
         in_place: bool,
     },
     /// The node's own NodeConfig was seen. `None`: there is none (any more), which is no instruction.
-    Seen(Option<NodeConfig>),
+    Seen(Option<Box<NodeConfig>>),
     /// The answer to [`Effect::Fetch`].
     Fetched(Result<Box<Fetched>, FetchError>),
     /// The answer to [`Step::checkpoint`].

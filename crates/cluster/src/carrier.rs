@@ -8,16 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use super::follow::Change;
 use super::watch::NodeEvent;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+use nodecfg_contract::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::observed::{Node, NodeConfigList, NodeHalf};
 
 /// How long an agent may take until it reports on a NodeConfig that is new. It reports within a second of seeing one; one
 /// that is just being installed, or whose watch is just being made anew, takes a little longer.
 const AGENT_START: Duration = Duration::from_secs(120);
-
-/// Conditions of a NodeConfig that tell since when it is as it is.
-const SYNCED: &str = "Synced";
-const ACTIVE: &str = "Active";
 
 /// A NodeConfig by its name. `None`: its name is none of a Node.
 pub(super) fn named(config: NodeConfig) -> Option<(NodeName, NodeConfig)> {

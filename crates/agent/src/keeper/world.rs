@@ -176,7 +176,7 @@ impl World {
         let now = self.now;
         self.act(|keeper| keeper.start(None, now));
         let wanted = self.wanted.clone();
-        self.later(0, Answer::Event(Box::new(Event::Seen(Some(wanted)))));
+        self.later(0, Answer::Event(Box::new(Event::Seen(Some(Box::new(wanted))))));
     }
 
     fn is_killed(&self) -> bool {
@@ -232,7 +232,7 @@ impl World {
         self.wanted.metadata.generation += 1;
         self.wanted.spec.config_source = source;
         let wanted = self.wanted.clone();
-        self.later(0, Answer::Event(Box::new(Event::Seen(Some(wanted)))));
+        self.later(0, Answer::Event(Box::new(Event::Seen(Some(Box::new(wanted))))));
     }
 
     /// Hands something to the agent and does what comes out of it, unless it died over it.

@@ -6,6 +6,7 @@ use super::backoff::Backoff;
 use super::{State, Turn, texts};
 use crate::signals::{ActivationError, Effect, NodeHealth};
 use crate::state::{Failure, FailureKind, Phase, Trial};
+use nodecfg_contract::error_text;
 
 /// The activation that the phase asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl State {
                 turn.step.urgent = true;
             }
             Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
-                let error = texts::RESTART.to_owned();
+                let error = error_text::RESTART.to_owned();
                 let message = format!("the kubelet could not be restarted: {reason}");
                 self.fall_back(Failure { kind: FailureKind::Restart, error, message, kubelet: None }, turn);
             }

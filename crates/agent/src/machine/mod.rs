@@ -242,7 +242,7 @@ impl State {
                 self.volatile.started = true;
                 self.volatile.found = Some(Found { verdict: verdict.clone(), in_place: *in_place });
             }
-            Event::Seen(wanted) => self.see(wanted.as_ref()),
+            Event::Seen(wanted) => self.see(wanted.as_deref()),
             Event::Fetched(_) | Event::Checkpointed(_) => self.volatile.sync.under_way = UnderWay::Nothing,
             Event::Activated(_) => self.volatile.activation.under_way = false,
             Event::Probed(health) => self.look(health, now),

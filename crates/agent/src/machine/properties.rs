@@ -216,7 +216,7 @@ proptest! {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let wanted = |name: &'static str| Event::Seen(Some(wanting(1, Some(source(name)))));
+    let wanted = |name: &'static str| Event::Seen(Some(Box::new(wanting(1, Some(source(name))))));
     let fetched = |name: &'static str, version: &str| {
         let mut found = source(name);
         let map = found.config_map.as_mut().unwrap();
@@ -238,7 +238,7 @@ fn event() -> impl Strategy<Value = Event> {
         3 => Just(Event::Started { verdict: None, in_place: true }),
         1 => Just(Event::Started { verdict: Some(refused()), in_place: false }),
         4 => prop_oneof![Just("a"), Just("b"), Just("refused")].prop_map(wanted),
-        1 => Just(Event::Seen(Some(nothing))),
+        1 => Just(Event::Seen(Some(Box::new(nothing)))),
         1 => Just(Event::Seen(None)),
         4 => (prop_oneof![Just("a"), Just("b"), Just("refused")], prop_oneof![Just("1"), Just("2")])
             .prop_map(move |(name, version)| fetched(name, version)),

@@ -7,7 +7,7 @@ use super::backoff::{after, since};
 use super::{State, texts};
 use crate::signals::{ActivationError, Effect};
 use crate::state::{Failure, FailureKind, Phase};
-use nodecfg_contract::nodeconfig::{Condition, NodeConfigStatus, ReportingAgent};
+use nodecfg_contract::nodeconfig::{ACTIVE, Condition, KNOWN_GOOD, NodeConfigStatus, ReportingAgent, SYNCED};
 use nodecfg_contract::{ConfigStatus, error_text};
 
 /// What the agent says it is.
@@ -114,9 +114,9 @@ impl State {
             config.error = self.config_error();
         }
         let held = [
-            (texts::SYNCED, self.synced_condition()),
-            (texts::ACTIVE, Some(self.active_condition(now))),
-            (texts::KNOWN_GOOD, Some(self.known_good_condition(now))),
+            (SYNCED, self.synced_condition()),
+            (ACTIVE, Some(self.active_condition(now))),
+            (KNOWN_GOOD, Some(self.known_good_condition(now))),
         ];
         let generation = volatile.sync.generation.or(status.observed_generation);
         for (kind, held) in held {
@@ -158,7 +158,7 @@ impl State {
         match &volatile.activation.problem {
             None => None,
             Some(ActivationError::NotPlaced(_) | ActivationError::NotAsked(_)) => Some(error_text::INTERNAL.to_owned()),
-            Some(ActivationError::NotRestarted(_)) => Some(texts::RESTART.to_owned()),
+            Some(ActivationError::NotRestarted(_)) => Some(error_text::RESTART.to_owned()),
         }
     }
 
@@ -175,8 +175,7 @@ impl State {
             (assigned, wanted) => assigned.is_none() && wanted.is_none(),
         };
         let message = format!("{} is assigned", texts::named(wanted.spec.config_source.as_ref()));
-        (taken && sync.generation == Some(wanted.metadata.generation))
-            .then(|| (TRUE, texts::SYNCED.to_owned(), message))
+        (taken && sync.generation == Some(wanted.metadata.generation)).then(|| (TRUE, SYNCED.to_owned(), message))
     }
 
     /// Whether the kubelet runs what is assigned.
@@ -206,7 +205,7 @@ impl State {
             },
         };
         match (&beyond.failure, now_what) {
-            (None, None) => (TRUE, texts::ACTIVE.to_owned(), format!("the kubelet runs {target}")),
+            (None, None) => (TRUE, ACTIVE.to_owned(), format!("the kubelet runs {target}")),
             (None, Some((reason, message))) => (FALSE, reason.to_owned(), message),
             (Some(failure), now_what) => {
                 let rest = now_what.map_or_else(|| format!("the kubelet runs {target}"), |(_, message)| message);
@@ -230,7 +229,7 @@ impl State {
                 (FALSE, texts::reason(failure.kind).to_owned(), message)
             }
             None if self.ledger.assigned == self.ledger.last_known_good => {
-                let reason = if self.ledger.assigned.is_some() { texts::KNOWN_GOOD } else { "Local" };
+                let reason = if self.ledger.assigned.is_some() { KNOWN_GOOD } else { "Local" };
                 (TRUE, reason.to_owned(), format!("{assigned} is the last known good"))
             }
             None => (FALSE, "OnTrial".to_owned(), format!("{assigned} is on trial")),

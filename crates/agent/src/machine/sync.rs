@@ -8,7 +8,7 @@ use super::backoff::{after, jittered};
 use super::{Found, State, Turn, UnderWay, texts};
 use crate::signals::{Effect, FetchError, Fetched, NodeHealth, Verdict};
 use crate::state::{Failure, FailureKind, Phase};
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};
 
 /// Why what spec says was not taken.
@@ -318,7 +318,7 @@ fn refusal(verdict: &Verdict) -> Option<Failure> {
 /// would be gone for a moment with every start.
 fn left_behind(wanted: &NodeConfig) -> Option<SyncProblem> {
     let error = wanted.status.config.as_ref()?.error()?.strip_prefix(error_text::SYNC_PREFIX)?;
-    let condition = wanted.status.conditions.iter().find(|condition| condition.kind == texts::SYNCED)?;
+    let condition = wanted.status.conditions.iter().find(|condition| condition.kind == SYNCED)?;
     (wanted.status.observed_generation == Some(wanted.metadata.generation))
         .then(|| SyncProblem::new(&condition.reason, error, &condition.message))
 }

@@ -164,7 +164,7 @@ impl World {
         self.take(Event::Started { verdict, in_place: self.placed == target });
         let seen = self.config.clone();
         if !self.faults.api_away {
-            self.send(0.01, Event::Seen(seen));
+            self.send(0.01, Event::Seen(seen.map(Box::new)));
         }
     }
 
@@ -235,7 +235,7 @@ impl World {
     pub(super) fn see(&mut self) {
         if !self.faults.api_away {
             let seen = self.config.clone();
-            self.send(0.01, Event::Seen(seen));
+            self.send(0.01, Event::Seen(seen.map(Box::new)));
         }
     }
 

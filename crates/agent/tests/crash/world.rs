@@ -231,7 +231,7 @@ impl World {
     fn see(&mut self) {
         if self.keeper.is_some() && !self.api_away {
             let seen = self.config.clone();
-            self.send(0.01, Message::Event(Box::new(Event::Seen(seen))));
+            self.send(0.01, Message::Event(Box::new(Event::Seen(seen.map(Box::new)))));
         }
     }
 

@@ -20,6 +20,13 @@ use crate::{ConfigSource, ConfigStatus};
 
 mod schema;
 
+/// The condition that the agent took what spec says.
+pub const SYNCED: &str = "Synced";
+/// The condition that the kubelet runs what is assigned.
+pub const ACTIVE: &str = "Active";
+/// The condition that what is assigned is the last known good.
+pub const KNOWN_GOOD: &str = "KnownGood";
+
 /// What a node shall run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(
