@@ -135,7 +135,7 @@ pub enum Effect {
     Activate {
         /// A checkpoint; `None` is the local configuration.
         target: Option<ConfigSource>,
-        /// State files to remove while the kubelet does not run. The keeper adds them when it has put the target in place.
+        /// State files to remove while the kubelet does not run. The runtime adds them when it has put the target in place.
         remove: Vec<StateFile>,
     },
     /// Look how the kubelet is; and the node, when that matters.

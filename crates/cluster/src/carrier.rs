@@ -1,6 +1,7 @@
 //! NodeConfigs as the carriers of assignments: how they are joined with the Nodes that they stand for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,9 +16,10 @@ use nodecfg_contract::observed::{Node, NodeConfigList, NodeHalf};
 /// that is just being installed, or whose watch is just being made anew, takes a little longer.
 const AGENT_START: Duration = Duration::from_secs(120);
 
-/// A NodeConfig by its name. `None`: its name is none of a Node.
-pub(super) fn named(config: NodeConfig) -> Option<(NodeName, NodeConfig)> {
-    Some((NodeName::new(config.metadata.name.as_str()).ok()?, config))
+/// A NodeConfig by its name, without the long texts of its conditions. `None`: its name is none of a Node.
+pub(super) fn named(mut config: NodeConfig) -> Option<(NodeName, Arc<NodeConfig>)> {
+    config.status.conditions.iter_mut().for_each(|condition| condition.message = String::new());
+    Some((NodeName::new(config.metadata.name.as_str()).ok()?, Arc::new(config)))
 }
 
 /// Since when the agent has been where it is: `Synced` says that it took what it was told to, `Active` that the kubelet runs
@@ -49,7 +51,7 @@ pub(super) fn join(node: Node, config: Option<&NodeConfig>, now: Timestamp) -> N
 /// The Node with what a list of NodeConfigs says, where the Nodes do not carry the assignments themselves.
 pub(super) fn join_listed(node: Node, listed: Option<&NodeConfigList>, now: Timestamp) -> Node {
     let Some(listed) = listed else { return node };
-    let config = listed.items.get(&node.name);
+    let config = listed.items.get(&node.name).map(Arc::as_ref);
     join(node, config, now)
 }
 
@@ -57,13 +59,13 @@ pub(super) fn join_listed(node: Node, listed: Option<&NodeConfigList>, now: Time
 #[derive(Debug, Default)]
 pub(super) struct Halves {
     nodes: BTreeMap<NodeName, Node>,
-    configs: BTreeMap<NodeName, NodeConfig>,
+    configs: BTreeMap<NodeName, Arc<NodeConfig>>,
 }
 
 impl Halves {
     /// The halves as they were listed.
     pub(super) fn of(nodes: &BTreeMap<NodeName, Node>, configs: Option<&NodeConfigList>) -> Self {
-        let configs = configs.map(|listed| BTreeMap::clone(&listed.items)).unwrap_or_default();
+        let configs = configs.map(|listed| listed.items.clone()).unwrap_or_default();
         Self { nodes: nodes.clone(), configs }
     }
 
@@ -87,7 +89,7 @@ impl Halves {
     }
 
     /// Takes in what a watch says of NodeConfigs. One whose Node is not known (yet) is kept and told with it.
-    pub(super) fn config(&mut self, change: Change<(NodeName, NodeConfig)>, now: Timestamp) -> Option<NodeEvent> {
+    pub(super) fn config(&mut self, change: Change<(NodeName, Arc<NodeConfig>)>, now: Timestamp) -> Option<NodeEvent> {
         match change {
             Change::Upsert((name, config)) => {
                 self.configs.insert(name.clone(), config);
@@ -106,11 +108,11 @@ impl Halves {
 
     fn whole(&self, name: &NodeName, now: Timestamp) -> Option<NodeEvent> {
         let node = self.nodes.get(name)?;
-        Some(NodeEvent::Upsert(Box::new(join(node.clone(), self.configs.get(name), now))))
+        Some(NodeEvent::Upsert(Box::new(join(node.clone(), self.configs.get(name).map(Arc::as_ref), now))))
     }
 
     fn all(&self, now: Timestamp) -> NodeEvent {
-        let whole = |node: &Node| join(node.clone(), self.configs.get(&node.name), now);
+        let whole = |node: &Node| join(node.clone(), self.configs.get(&node.name).map(Arc::as_ref), now);
         NodeEvent::Relisted(self.nodes.values().map(whole).collect())
     }
 }

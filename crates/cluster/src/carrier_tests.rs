@@ -75,16 +75,17 @@ fn what_a_node_says_itself_is_not_asked() {
 
 /// What a watch may say of two Nodes' names.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "there are few")]
 enum Said {
     Node(Change<Node>),
-    Config(Change<(NodeName, NodeConfig)>),
+    Config(Change<(NodeName, Arc<NodeConfig>)>),
 }
 
 fn nodes() -> impl Strategy<Value = Node> {
     (0..2_u8, 0..2_u8).prop_map(|(name, uid)| node(&format!("n{name}"), &format!("u{uid}")))
 }
 
-fn carriers() -> impl Strategy<Value = (NodeName, NodeConfig)> {
+fn carriers() -> impl Strategy<Value = (NodeName, Arc<NodeConfig>)> {
     (0..2_u8, 0..3_u8, any::<bool>(), any::<bool>()).prop_map(|(name, owner, reported, assigned)| {
         let metadata = if owner < 2 { owned_by(&format!("u{owner}")) } else { json!({}) };
         let mut carrier = carrier(&metadata, if reported { json!({"config": {"error": "e"}}) } else { json!({}) });
@@ -136,7 +137,7 @@ proptest! {
             if let Some(event) = event {
                 hear(&mut known, event);
             }
-            let listed = |node: &Node| join(node.clone(), halves.configs.get(&node.name), now());
+            let listed = |node: &Node| join(node.clone(), halves.configs.get(&node.name).map(Arc::as_ref), now());
             let all: BTreeMap<_, _> = halves.nodes.iter().map(|(name, node)| (name.clone(), listed(node))).collect();
             prop_assert_eq!(&known, &all);
         }
@@ -145,7 +146,7 @@ proptest! {
     #[test]
     fn a_watch_goes_on_from_what_was_listed(node in nodes(), carrier in proptest::option::of(carriers()), said in Just(0..3)) {
         let carrier = carrier.map(|(_, carrier)| (node.name.clone(), carrier));
-        let list = NodeConfigList { items: Arc::new(carrier.clone().into_iter().collect()), ..NodeConfigList::default() };
+        let list = NodeConfigList { items: carrier.clone().into_iter().collect(), ..NodeConfigList::default() };
         let listed = join_listed(node.clone(), Some(&list), now());
         let mut halves = Halves::of(&BTreeMap::from([(node.name.clone(), listed.clone())]), Some(&list));
         // The same Node again, as with every heartbeat, changes nothing.

@@ -144,7 +144,7 @@ impl ClusterReader {
         }
         let all = Collection::all(Operation::on_all(Verb::List, Resource::NodeConfigs, None));
         let (items, version) = list(&self.transport, &all, "application/json", named).await?;
-        Ok(Some(NodeConfigList { version, items: Arc::new(items.into_iter().collect()) }))
+        Ok(Some(NodeConfigList { version, items: items.into_iter().collect() }))
     }
 
     /// The Nodes with these labels, as a selector of the API says it. What is assigned to them is only there where the Nodes

@@ -69,9 +69,10 @@ impl ClusterReader {
 }
 
 /// A change of one of the two resources.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Half {
     Node(Change<Node>),
-    Config(Change<(NodeName, NodeConfig)>),
+    Config(Change<(NodeName, Arc<NodeConfig>)>),
 }
 
 fn told(change: Change<Node>) -> NodeEvent {

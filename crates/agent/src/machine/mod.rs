@@ -1,6 +1,6 @@
 //! The agent as a pure state machine: events and the time in, effects out.
 //!
-//! The keeper calls [`step`] with every event, saves the ledger of the new state if that changed, and only then takes that
+//! The runtime calls [`step`] with every event, saves the ledger of the new state if that changed, and only then takes that
 //! state and does what the step says; when the ledger cannot be saved, it calls [`not_saved`] instead. What is not in the
 //! ledger is volatile, and is found out again after a restart. Each effect but an announcement has one answer, an event,
 //! which always comes; the machine has at most one of each kind under way, and waits for the kubelet's restart before it takes

@@ -1,5 +1,5 @@
 //! A world for the machine to live in, in virtual time: an API server, a disk that holds the ledger, a kubelet process. It
-//! does with a step what the keeper and the driver do, and holds on every step what must always be so.
+//! does with a step what the runtime and the driver do, and holds on every step what must always be so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -244,7 +244,7 @@ impl World {
         self.queue.insert((after(self.now, Duration::from_secs_f64(seconds)), self.sequence), event);
     }
 
-    /// Does with an event what the keeper does.
+    /// Does with an event what the runtime does.
     fn take(&mut self, event: Event) {
         self.at_once = if self.at_once.0 == self.now { (self.now, self.at_once.1 + 1) } else { (self.now, 0) };
         assert!(self.at_once.1 < 50, "the machine turns on the spot: {event:?}\n{:#?}", self.state);
@@ -321,12 +321,11 @@ impl World {
     fn carry_out(&mut self, Step { checkpoint, effects, prune, wake, .. }: Step) {
         self.wake = wake;
         if let Some(download) = checkpoint {
-            let full = self.faults.disk_full;
-            if !full {
+            let kept = if self.faults.disk_full { Err("no space left on device".to_owned()) } else { Ok(()) };
+            if kept.is_ok() {
                 self.checkpoints.insert(content(&download.source));
             }
-            let answer = if full { Err("no space left on device".to_owned()) } else { Ok(()) };
-            self.send(0.0, Event::Checkpointed(answer));
+            self.send(0.0, Event::Checkpointed(kept));
         }
         for effect in effects {
             match effect {

@@ -70,8 +70,8 @@ pub struct ListVersions {
 pub struct NodeConfigList {
     /// The version of the list.
     pub version: String,
-    /// By name, which is their Node's. Shared: there are thousands.
-    pub items: Arc<BTreeMap<NodeName, NodeConfig>>,
+    /// By name, which is their Node's. Shared with the watch that goes on from here: there are thousands.
+    pub items: BTreeMap<NodeName, Arc<NodeConfig>>,
 }
 
 /// Namespace and name of a ConfigMap.

@@ -30,7 +30,7 @@ mod tests;
 #[cfg(test)]
 mod world;
 
-/// How many steps one event may lead to. Each answer that the keeper gives itself ends something, so they are few.
+/// How many steps one event may lead to. Each answer that the runtime gives itself ends something, so they are few.
 const MOST_STEPS: usize = 64;
 /// When to try again what concerns nothing but the disk: to save what was acted upon already, to prune.
 const TIDY_AGAIN: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ pub enum OpenError {
 
 /// The agent without the world around it.
 #[derive(Debug)]
-pub struct Keeper<D> {
+pub struct AgentRuntime<D> {
     disk: D,
     store: Store,
     placer: Placer,
@@ -72,7 +72,7 @@ pub struct Keeper<D> {
     healthz: Option<(Option<ConfigSource>, Healthz)>,
 }
 
-impl<D: Disk> Keeper<D> {
+impl<D: Disk> AgentRuntime<D> {
     /// An agent that goes on from what is on disk. Reads only: whatever it has to write comes with the first event.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! A world for the keeper: a disk that fails as it is told to, a kubelet that reads what is on it, an API server that has
+//! A world for the runtime: a disk that fails as it is told to, a kubelet that reads what is on it, an API server that has
 //! ConfigMaps. In virtual time; what must always be so is held after every step.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,7 +88,7 @@ enum Answer {
 pub(super) struct World {
     pub(super) disk: MemoryDisk,
     paths: Paths,
-    keeper: Option<Keeper<MemoryDisk>>,
+    runtime: Option<AgentRuntime<MemoryDisk>>,
     /// The operation that the agent is killed at, and what is lost then.
     kill: Option<(u64, Option<u64>)>,
     now: Timestamp,
@@ -119,7 +119,7 @@ impl World {
         let mut world = Self {
             disk,
             paths: Paths { folder: PathBuf::from(FOLDER), placement },
-            keeper: None,
+            runtime: None,
             kill: None,
             now,
             wake: None,
@@ -146,7 +146,7 @@ impl World {
     /// Ends the agent as it is and starts another; all is well from now on.
     pub(super) fn reopen(&mut self, power: Option<u64>) {
         self.kill = None;
-        self.keeper = None;
+        self.runtime = None;
         self.wake = None;
         self.queue.retain(|_, answer| matches!(answer, Answer::Deed(_)));
         match power {
@@ -161,20 +161,20 @@ impl World {
     }
 
     /// An agent on the same disk, which has not started.
-    pub(super) fn another(&self) -> Keeper<MemoryDisk> {
-        Keeper::open(&self.paths, settings(), self.disk.clone(), 1).expect("the store can be read")
+    pub(super) fn another(&self) -> AgentRuntime<MemoryDisk> {
+        AgentRuntime::open(&self.paths, settings(), self.disk.clone(), 1).expect("the store can be read")
     }
 
     fn boot(&mut self) {
-        let opened = Keeper::open(&self.paths, settings(), self.disk.clone(), 7);
+        let opened = AgentRuntime::open(&self.paths, settings(), self.disk.clone(), 7);
         if self.is_killed() {
             let power = self.kill.and_then(|(_, power)| power);
             return self.reopen(power);
         }
-        self.keeper = Some(opened.expect("the store can be read"));
+        self.runtime = Some(opened.expect("the store can be read"));
         self.wake = None;
         let now = self.now;
-        self.act(|keeper| keeper.start(None, now));
+        self.act(|runtime| runtime.start(None, now));
         let wanted = self.wanted.clone();
         self.later(0, Answer::Event(Box::new(Event::Seen(Some(Box::new(wanted))))));
     }
@@ -191,7 +191,7 @@ impl World {
 
     /// Lets so much time pass.
     pub(super) fn run(&mut self, seconds: u64) {
-        if self.keeper.is_none() {
+        if self.runtime.is_none() {
             self.boot();
         }
         let end = self.now + SignedDuration::from_secs(i64::try_from(seconds).unwrap());
@@ -203,12 +203,12 @@ impl World {
             let now = self.now;
             if wake.is_some() {
                 self.wake = None;
-                self.act(|keeper| keeper.take(Event::Tick, now));
+                self.act(|runtime| runtime.take(Event::Tick, now));
                 continue;
             }
             match self.queue.pop_first() {
-                Some((_, Answer::Event(event))) => self.act(|keeper| keeper.take(*event, now)),
-                Some((_, Answer::Fetched(result))) => self.act(|keeper| keeper.fetched(result, None, None, now)),
+                Some((_, Answer::Event(event))) => self.act(|runtime| runtime.take(*event, now)),
+                Some((_, Answer::Fetched(result))) => self.act(|runtime| runtime.fetched(result, None, None, now)),
                 Some((_, Answer::Deed(deed))) => self.outside(deed),
                 None => {}
             }
@@ -236,9 +236,9 @@ impl World {
     }
 
     /// Hands something to the agent and does what comes out of it, unless it died over it.
-    fn act(&mut self, event: impl FnOnce(&mut Keeper<MemoryDisk>) -> Step) {
-        let Some(keeper) = &mut self.keeper else { return };
-        let step = event(keeper);
+    fn act(&mut self, event: impl FnOnce(&mut AgentRuntime<MemoryDisk>) -> Step) {
+        let Some(runtime) = &mut self.runtime else { return };
+        let step = event(runtime);
         self.hold();
         if self.is_killed() {
             let power = self.kill.and_then(|(_, power)| power);
@@ -325,10 +325,10 @@ impl World {
         let known = placed == local || placed.as_ref().is_some_and(|text| self.accepted.contains(text));
         assert!(known, "in place is what nobody accepted: {placed:?}");
         assert!(self.disk.content(Path::new(CONFIG)).is_some(), "the kubelet has no configuration");
-        if let Some(keeper) = &self.keeper
+        if let Some(runtime) = &self.runtime
             && !self.is_killed()
         {
-            let ledger = keeper.ledger();
+            let ledger = runtime.ledger();
             let settled = !matches!(ledger.beyond.phase, Phase::Activating { .. });
             if let (Some(_), Some(assigned), true) = (&ledger.beyond.failure, &ledger.assigned, settled) {
                 assert_ne!(placed, Some(self.text_of(assigned)), "in place is what failed: {ledger:?}");
@@ -348,8 +348,8 @@ impl World {
         self.accepted.insert(text.to_owned());
     }
 
-    pub(super) fn keeper(&self) -> &Keeper<MemoryDisk> {
-        self.keeper.as_ref().expect("an agent")
+    pub(super) fn runtime(&self) -> &AgentRuntime<MemoryDisk> {
+        self.runtime.as_ref().expect("an agent")
     }
 
     pub(super) fn status(&self) -> &NodeConfigStatus {
@@ -361,7 +361,7 @@ impl World {
     }
 
     pub(super) fn end(&self) -> End {
-        let ledger = self.keeper().ledger();
+        let ledger = self.runtime().ledger();
         let failure = ledger.beyond.failure.as_ref().map(|failure| failure.kind);
         let mut status = self.wanted.status.config.clone();
         if let (Some(FailureKind::Trial), Some(error)) = (failure, status.as_mut().and_then(|it| it.error.as_mut())) {
