@@ -207,7 +207,7 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     let mut seen = pin!(client.follow());
     let wanted = seen.next().await.unwrap().unwrap().expect("its NodeConfig");
     assert!(client.node_config(Duration::from_secs(10)).await.unwrap().is_some());
-    client.config_map(&wanted.source.unwrap().config_map.unwrap()).await.unwrap();
+    client.config_map(&wanted.spec.config_source.unwrap().config_map.unwrap()).await.unwrap();
     assert!(client.node_health().await.is_some());
     client.report(&NodeConfigStatus { config: Some(ConfigStatus::default()), ..wanted.status }).await.unwrap();
     let announcement = Announcement { reason: "KubeletConfigChanged", message: "m".to_owned(), warning: false };

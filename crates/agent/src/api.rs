@@ -1,18 +1,18 @@
 //! The API server as a node's agent sees it: its own NodeConfig, followed for ever; the ConfigMap that is assigned; its own
 //! Node and Lease; and the three things that it writes: the status of its NodeConfig, and Events on its Node.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use http::Method;
 use jiff::Timestamp;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::signals::{Announcement, Download, FetchError, NodeHealth, Wanted};
+use crate::signals::{Announcement, Download, FetchError, NodeHealth};
 use nodecfg_cluster::error::ClusterError;
 use nodecfg_cluster::follow::{Change, Following, follow};
 use nodecfg_cluster::list::Collection;
@@ -21,10 +21,10 @@ use nodecfg_cluster::reader::found;
 use nodecfg_cluster::retry::RetryPolicy;
 use nodecfg_cluster::transport::{Call, Limits, Transport, Whole};
 use nodecfg_cluster::writer::{EVENT_NAMESPACE, NodeNotice, event};
-use nodecfg_cluster::{Anything, LabelKeys, Meta, WireNode, WireOwner};
+use nodecfg_cluster::{Anything, LabelKeys, WireConfigMap, WireNode};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
-use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, KubeletVersion, Node, Readiness};
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, Node, Readiness};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// Names the agent in managedFields and as the source of Events.
@@ -71,15 +71,6 @@ impl Default for AgentClientOptions {
     }
 }
 
-/// What the API server says of a Node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodeSight {
-    /// Its condition Ready.
-    pub ready: bool,
-    /// The version of its kubelet.
-    pub kubelet: Option<KubeletVersion>,
-}
-
 /// A connection of one node's agent. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct AgentClient {
@@ -114,7 +105,7 @@ impl AgentClient {
     /// Whatever goes wrong is logged when it is new, and tried again; a CustomResourceDefinition that is not there yet is
     /// waited for. Not one of these is an instruction, so nothing of it is told, but one thing: `Unauthorized`, when the
     /// credentials have been refused for long. A client reads its certificate once, and kubelets renew theirs on disk.
-    pub fn follow(&self) -> impl Stream<Item = Result<Option<Wanted>, ClusterError>> + Send + use<> {
+    pub fn follow(&self) -> impl Stream<Item = Result<Option<NodeConfig>, ClusterError>> + Send + use<> {
         let client = self.clone();
         let begin = move |client: &Self| {
             let following = Following {
@@ -126,7 +117,7 @@ impl AgentClient {
                 watch: WATCH,
             };
             let transport = client.transport.within(WATCH_PATIENCE);
-            follow(&transport, following, |wire: WireNodeConfig| Some(wire)).boxed()
+            follow(&transport, following, |config: NodeConfig| Some(config)).boxed()
         };
         let changes = begin(&client);
         let state = (client, changes, Trouble::default(), Belonging::default());
@@ -136,7 +127,7 @@ impl AgentClient {
                     Some(Ok(change)) => {
                         trouble.over();
                         let seen = match change {
-                            Change::Upsert(wire) => Some(wire),
+                            Change::Upsert(config) => Some(config),
                             Change::Deleted(_) => None,
                             Change::Relisted(all) => all.into_iter().next(),
                         };
@@ -163,28 +154,27 @@ impl AgentClient {
     ///
     /// # Errors
     /// Every [`ClusterError`] of a request but `NotFound`.
-    pub async fn node_config(&self, patience: Duration) -> Result<Option<Wanted>, ClusterError> {
-        let operation = self.own(Verb::Get);
-        let call = Call::new(Method::GET, operation.path());
-        let wire = self.transport.within(patience).call(&operation, &call, Whole::<WireNodeConfig>::new).await;
-        Ok(self.obeyed(found(wire)?, &mut Belonging::default()).await)
+    pub async fn node_config(&self, patience: Duration) -> Result<Option<NodeConfig>, ClusterError> {
+        let config = found(self.get(&self.own(Verb::Get), patience).await)?;
+        Ok(self.obeyed(config, &mut Belonging::default()).await)
     }
 
-    /// What a NodeConfig says; `None` when it is being deleted, or belongs to an earlier Node of this name: the garbage collector
+    /// A NodeConfig; `None` when it is being deleted, or belongs to an earlier Node of this name: the garbage collector
     /// has not come to it yet, and what it says was meant for another machine. When the Node cannot be read, it counts.
-    async fn obeyed(&self, wire: Option<WireNodeConfig>, belonging: &mut Belonging) -> Option<Wanted> {
-        let wire = wire.filter(|wire| wire.metadata.deletion_timestamp.is_none())?;
-        let owners = wire.metadata.nodes();
+    async fn obeyed(&self, config: Option<NodeConfig>, belonging: &mut Belonging) -> Option<NodeConfig> {
+        let config = config.filter(|config| config.metadata.deletion_timestamp.is_none())?;
+        let owners = config.nodes();
         if !owners.is_empty() && belonging.owners != owners {
-            let Some(node) = self.own_node().await else { return Some(wire.into_wanted()) };
-            *belonging = Belonging { foreign: !owners.contains(&node.uid), owners };
+            let Some(node) = self.node().await else { return Some(config) };
+            let owners = owners.into_iter().map(str::to_owned).collect();
+            *belonging = Belonging { foreign: !config.stands_for(&node.uid), owners };
             if belonging.foreign {
                 tracing::warn!("the NodeConfig belongs to an earlier Node of this name, and counts as absent");
             }
         } else if owners.is_empty() {
             *belonging = Belonging::default();
         }
-        (!belonging.foreign).then(|| wire.into_wanted())
+        (!belonging.foreign).then_some(config)
     }
 
     /// Downloads a ConfigMap, whatever it holds.
@@ -193,8 +183,7 @@ impl AgentClient {
     /// `Missing`, `Forbidden` or `Unreachable`; a hash is not compared here.
     pub async fn config_map(&self, source: &ConfigMapSource) -> Result<Download, FetchError> {
         let operation = Operation::on(Verb::Get, Resource::ConfigMaps, Some(&source.namespace), &source.name);
-        let call = Call::new(Method::GET, operation.path());
-        let wire = self.transport.call(&operation, &call, Whole::<WireConfigMap>::new).await.map_err(|error| {
+        let map = self.get(&operation, PATIENCE).await.map_err(|error| {
             let text = error.to_string();
             match error {
                 ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. } => FetchError::Missing(text),
@@ -202,36 +191,27 @@ impl AgentClient {
                 _ => FetchError::Unreachable(text),
             }
         })?;
-        Ok(wire.into_download(source))
+        Ok(download(map, source))
     }
 
-    /// What the API server says of the node; `None` when it says nothing.
-    pub async fn node(&self) -> Option<NodeSight> {
-        let node = self.own_node().await?;
-        Some(NodeSight { ready: node.ready == Readiness::Ready, kubelet: node.kubelet_version })
-    }
-
-    async fn own_node(&self) -> Option<Node> {
+    /// The Node, without its labels; `None` when the API server does not say.
+    pub async fn node(&self) -> Option<Node> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, self.node.as_str());
-        let call = Call::new(Method::GET, operation.path());
-        let transport = self.transport.within(HEALTH_PATIENCE);
-        let wire = transport.call(&operation, &call, Whole::<WireNode>::new).await;
-        wire.inspect_err(|error| tracing::debug!("{error}")).ok()?.into_node(&no_labels())
+        let wire: Result<WireNode, _> = self.get(&operation, HEALTH_PATIENCE).await;
+        wire.inspect_err(|error| tracing::debug!("{error}")).ok()?.into_node(&LabelKeys::Only(BTreeSet::new()))
     }
 
     /// How the API server sees the node; `None` when it does not say.
     pub async fn node_health(&self) -> Option<NodeHealth> {
         let (node, lease) = tokio::join!(self.node(), self.lease());
-        Some(NodeHealth { ready: node?.ready, lease_renewed: lease.ok()? })
+        Some(NodeHealth { ready: node?.ready == Readiness::Ready, lease_renewed: lease.ok()? })
     }
 
     /// When the node's Lease was renewed. `None`: there is no Lease, or the agent may not read it, which does not change
     /// from one moment to the next.
     async fn lease(&self) -> Result<Option<Timestamp>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Leases, Some(LEASE_NAMESPACE), self.node.as_str());
-        let call = Call::new(Method::GET, operation.path());
-        let transport = self.transport.within(HEALTH_PATIENCE);
-        match found(transport.call(&operation, &call, Whole::<WireLease>::new).await) {
+        match found(self.get::<WireLease>(&operation, HEALTH_PATIENCE).await) {
             Ok(lease) => Ok(lease.and_then(|lease| lease.spec.renew_time)),
             Err(ClusterError::Forbidden { .. }) => Ok(None),
             Err(error) => {
@@ -268,13 +248,14 @@ impl AgentClient {
         }
     }
 
+    async fn get<T: DeserializeOwned>(&self, operation: &Operation, patience: Duration) -> Result<T, ClusterError> {
+        let call = Call::new(Method::GET, operation.path());
+        self.transport.within(patience).call(operation, &call, Whole::new).await
+    }
+
     fn own(&self, verb: Verb) -> Operation {
         Operation::on(verb, Resource::NodeConfigs, None, self.node.as_str())
     }
-}
-
-fn no_labels() -> LabelKeys {
-    LabelKeys::Only(std::collections::BTreeSet::new())
 }
 
 /// Whose the NodeConfig is, found out once for each set of owners.
@@ -329,80 +310,21 @@ impl Trouble {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct WireNodeConfig {
-    metadata: WireNodeConfigMeta,
-    #[serde(default)]
-    spec: WireNodeConfigSpec,
-    #[serde(default, deserialize_with = "lenient")]
-    status: NodeConfigStatus,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireNodeConfigMeta {
-    #[serde(default)]
-    generation: i64,
-    #[serde(default)]
-    owner_references: Option<Vec<WireOwner>>,
-    #[serde(default)]
-    deletion_timestamp: Option<IgnoredAny>,
-}
-
-impl WireNodeConfigMeta {
-    /// The uids of the owners that are Nodes.
-    fn nodes(&self) -> Vec<String> {
-        let owners = self.owner_references.iter().flatten();
-        owners.filter(|owner| owner.kind == "Node").map(|owner| owner.uid.clone()).collect()
-    }
-}
-
-/// A spec that cannot be read is an error, never an instruction.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireNodeConfigSpec {
-    #[serde(default)]
-    config_source: Option<ConfigSource>,
-}
-
-/// A status that cannot be read is written anew.
-fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeConfigStatus, D::Error> {
-    let value = serde_json::Value::deserialize(deserializer)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
-}
-
-impl WireNodeConfig {
-    fn into_wanted(self) -> Wanted {
-        Wanted { generation: self.metadata.generation, source: self.spec.config_source, status: self.status }
-    }
-}
-
-#[derive(Debug, Deserialize)]
-struct WireConfigMap {
-    metadata: Meta,
-    #[serde(default)]
-    immutable: Option<bool>,
-    #[serde(default)]
-    data: Option<BTreeMap<String, String>>,
-}
-
-impl WireConfigMap {
-    fn into_download(self, asked: &ConfigMapSource) -> Download {
-        let mut annotations = self.metadata.annotations.unwrap_or_default();
-        let mut labels = self.metadata.labels.unwrap_or_default();
-        let source = ConfigMapSource {
-            uid: Some(self.metadata.uid),
-            resource_version: self.metadata.resource_version,
-            ..asked.clone()
-        };
-        Download {
-            source: ConfigSource { config_map: Some(source) },
-            payload: self.data.unwrap_or_default(),
-            immutable: self.immutable.unwrap_or_default(),
-            // What is longer than any hash is none, and would not fit into the status either.
-            content_hash: annotations.remove(CONTENT_HASH_ANNOTATION).filter(|hash| (1..=128).contains(&hash.len())),
-            pool: labels.remove(CONFIG_MAP_POOL_LABEL),
-        }
+fn download(map: WireConfigMap, asked: &ConfigMapSource) -> Download {
+    let mut annotations = map.metadata.annotations.unwrap_or_default();
+    let mut labels = map.metadata.labels.unwrap_or_default();
+    let source = ConfigMapSource {
+        uid: Some(map.metadata.uid),
+        resource_version: map.metadata.resource_version,
+        ..asked.clone()
+    };
+    Download {
+        source: ConfigSource { config_map: Some(source) },
+        payload: map.data.unwrap_or_default(),
+        immutable: map.immutable.unwrap_or_default(),
+        // What is longer than any hash is none, and would not fit into the status either.
+        content_hash: annotations.remove(CONTENT_HASH_ANNOTATION).filter(|hash| (1..=128).contains(&hash.len())),
+        pool: labels.remove(CONFIG_MAP_POOL_LABEL),
     }
 }
 

@@ -3,12 +3,12 @@
 use std::pin::pin;
 
 use futures::StreamExt;
-use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
 use super::*;
 use nodecfg_cluster::fake::{Asked, Reply, replying, serving};
-use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::nodeconfig::{NodeConfig, definition};
+use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigStatus, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Character};
 
@@ -36,8 +36,7 @@ fn create(api: &Api, group: &str, resource: &str, namespace: &str, object: Value
 }
 
 fn with_resource(api: &Api) {
-    let definition = serde_json::to_value(NodeConfig::crd()).expect("a definition");
-    create(api, "apiextensions.k8s.io", "customresourcedefinitions", "", definition);
+    create(api, "apiextensions.k8s.io", "customresourcedefinitions", "", definition());
 }
 
 fn node_config(name: &str, config_map: &str) -> Value {
@@ -47,12 +46,12 @@ fn node_config(name: &str, config_map: &str) -> Value {
     })
 }
 
-async fn next(seen: &mut (impl Stream<Item = Result<Option<Wanted>, ClusterError>> + Unpin)) -> Option<Wanted> {
+async fn next(seen: &mut (impl Stream<Item = Result<Option<NodeConfig>, ClusterError>> + Unpin)) -> Option<NodeConfig> {
     seen.next().await.expect("never ends").expect("is followed")
 }
 
-fn name_of(wanted: &Wanted) -> Option<String> {
-    Some(wanted.source.clone()?.config_map?.name)
+fn name_of(wanted: &NodeConfig) -> Option<String> {
+    Some(wanted.spec.config_source.clone()?.config_map?.name)
 }
 
 #[tokio::test]
@@ -68,7 +67,7 @@ async fn the_node_config_is_followed_from_before_its_resource_is_there() {
     assert_eq!(seen.next().await, Some(Ok(None)));
     create(&api, "nodecfg.dev", "nodeconfigs", "", node_config("n1", "a"));
     let wanted = next(&mut seen).await.expect("its own, and no other");
-    assert_eq!((name_of(&wanted).as_deref(), wanted.generation), (Some("a"), 1));
+    assert_eq!((name_of(&wanted).as_deref(), wanted.metadata.generation), (Some("a"), 1));
     assert_eq!(wanted.status, NodeConfigStatus::default());
 
     let status = NodeConfigStatus {
@@ -80,7 +79,7 @@ async fn the_node_config_is_followed_from_before_its_resource_is_there() {
         client.report(&status).await.expect("is taken, however often");
     }
     let wanted = next(&mut seen).await.expect("changed");
-    assert_eq!((wanted.status, wanted.generation), (status.clone(), 1));
+    assert_eq!((wanted.status, wanted.metadata.generation), (status.clone(), 1));
     assert_eq!(client.node_config(PATIENCE).await.expect("an answer").expect("is there").status, status);
     // What is left out is gone.
     client
@@ -169,7 +168,7 @@ async fn how_the_api_server_sees_the_node() {
     let client = health_of(node("True"), lease.clone());
     let renewed = "2026-01-01T00:00:00Z".parse().expect("a time");
     assert_eq!(client.node_health().await, Some(NodeHealth { ready: true, lease_renewed: Some(renewed) }));
-    assert_eq!(client.node().await.and_then(|node| node.kubelet), KubeletVersion::parse("v1.36.2"));
+    assert_eq!(client.node().await.and_then(|node| node.kubelet_version), KubeletVersion::parse("v1.36.2"));
     let client = health_of(node("Unknown"), status(404, "NotFound", "no such lease"));
     assert_eq!(client.node_health().await, Some(NodeHealth { ready: false, lease_renewed: None }));
     // What is never allowed says nothing of the node; what fails now and then must not look like a Lease that went.
@@ -198,7 +197,7 @@ async fn a_node_config_that_cannot_be_read_is_no_instruction() {
     let list = |spec: Value| Reply::Json(200, json!({"metadata": {"resourceVersion": "9"}, "items": [item(spec)]}));
     let (client, log) = replying(vec![list(json!({"configSource": "nonsense"})), list(json!({"configSource": {}}))]);
     let wanted = next(&mut pin!(client_of(client).follow())).await.expect("the second");
-    assert_eq!((wanted.generation, wanted.source), (3, Some(ConfigSource::default())));
+    assert_eq!((wanted.metadata.generation, wanted.spec.config_source), (3, Some(ConfigSource::default())));
     // A status that somebody broke is written anew.
     assert_eq!(wanted.status, NodeConfigStatus::default());
     assert!(log.lines().iter().all(|line| line.contains("fieldSelector=metadata.name%3Dn1")), "{:?}", log.lines());

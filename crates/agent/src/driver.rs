@@ -1,5 +1,5 @@
-//! The rim of the agent: carries out what the keeper hands out, and hands back what came of it. One task, one watch, and a
-//! timer only when the keeper asks for one; an agent whose node is settled sleeps.
+//! The driver of the agent: carries out what the runtime hands out, and hands back what came of it. One task, one watch, and a
+//! timer only when the runtime asks for one; an agent whose node is settled sleeps.
 //!
 //! Decides nothing. A restart of the kubelet that has begun is waited for whatever else happens, since its answer is what
 //! the ledger lives on.
@@ -12,9 +12,9 @@ use jiff::Timestamp;
 
 use super::disk::Disk;
 use super::host::{Host, RestartError};
-use super::keeper::{Keeper, Outcome, Outward};
 use super::metrics::Metrics;
-use super::signals::{ActivationError, Announcement, Download, Event, FetchError, Health, NodeHealth, Wanted};
+use super::runtime::AgentRuntime;
+use super::signals::{ActivationError, Announcement, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use super::state::Phase;
 use crate::api::AgentClient;
 use nodecfg_clock::Pace;
@@ -65,35 +65,35 @@ pub enum Pass {
 /// `Unauthorized`: the API server has refused the agent's credentials for so long that only new ones help, which are read
 /// when an agent starts.
 pub async fn run<D: Disk, H: Host>(
-    keeper: Keeper<D>,
+    runtime: AgentRuntime<D>,
     client: AgentClient,
     host: &H,
     options: Options,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ClusterError> {
     let mut stop = std::pin::pin!(stop);
-    let mut rim = Rim::new(keeper, client, host, options);
+    let mut driver = Driver::new(runtime, client, host, options);
     tokio::select! {
         () = &mut stop => return Ok(()),
-        () = rim.start() => {}
+        () = driver.start() => {}
     }
-    let mut seen = std::pin::pin!(rim.client.follow());
+    let mut seen = std::pin::pin!(driver.client.follow());
     let ended = loop {
-        let timer = rim.timer();
+        let timer = driver.timer();
         tokio::select! {
             // First, so that a command that is ended together with the agent is not taken for one that failed.
             biased;
             () = &mut stop => break Ok(()),
-            Some(answer) = rim.under_way.next() => rim.answered(answer),
+            Some(answer) = driver.under_way.next() => driver.answered(answer),
             // Never ends.
             Some(told) = seen.next() => match told {
-                Ok(wanted) => rim.seen(wanted),
+                Ok(wanted) => driver.take(Event::Seen(wanted.map(Box::new))),
                 Err(error) => break Err(error),
             },
-            () = timer => rim.take(Event::Tick),
+            () = timer => driver.take(Event::Tick),
         }
     };
-    rim.end().await;
+    driver.end().await;
     ended
 }
 
@@ -103,35 +103,35 @@ pub async fn run<D: Disk, H: Host>(
 /// # Errors
 /// When the node's NodeConfig cannot be read within `patience`. What was under way by then has been gone on with.
 pub async fn once<D: Disk, H: Host>(
-    keeper: Keeper<D>,
+    runtime: AgentRuntime<D>,
     client: AgentClient,
     host: &H,
     options: Options,
     patience: Duration,
     limit: Duration,
 ) -> Result<Pass, ClusterError> {
-    let mut rim = Rim::new(keeper, client, host, options);
-    let deadline = nodecfg_clock::instant() + rim.options.pace.real_duration(limit);
-    rim.start().await;
-    let wanted = rim.client.node_config(patience).await;
+    let mut driver = Driver::new(runtime, client, host, options);
+    let deadline = nodecfg_clock::instant() + driver.options.pace.real_duration(limit);
+    driver.start().await;
+    let wanted = driver.client.node_config(patience).await;
     let mut absent = false;
     match &wanted {
         Ok(wanted) => {
             absent = wanted.is_none();
-            rim.seen(wanted.clone());
+            driver.take(Event::Seen(wanted.clone().map(Box::new)));
         }
         Err(error) => tracing::warn!("{error}; going on with what was assigned before"),
     }
-    while !rim.is_idle(wanted.is_ok()) {
-        let timer = rim.timer();
+    while !driver.is_idle(wanted.is_ok()) {
+        let timer = driver.timer();
         tokio::select! {
             () = tokio::time::sleep_until(deadline) => break,
-            Some(answer) = rim.under_way.next() => rim.answered(answer),
-            () = timer => rim.take(Event::Tick),
+            Some(answer) = driver.under_way.next() => driver.answered(answer),
+            () = timer => driver.take(Event::Tick),
         }
     }
-    let pass = if rim.is_idle(wanted.is_ok()) { rim.pass(absent) } else { Pass::Unfinished };
-    rim.end().await;
+    let pass = if driver.is_idle(wanted.is_ok()) { driver.pass(absent) } else { Pass::Unfinished };
+    driver.end().await;
     wanted.map(|_| pass)
 }
 
@@ -141,16 +141,14 @@ enum Answer {
     Fetched(Result<Download, FetchError>, Option<NodeHealth>, Option<KubeletVersion>),
     /// A restart of the kubelet.
     Restarted(Result<(), RestartError>),
-    /// A report.
-    Reported(Result<(), String>),
-    /// A look at the kubelet.
-    Probed(Health),
+    /// A report, or a look at the kubelet.
+    Event(Event),
     /// Nobody waits for it.
     Nothing,
 }
 
-struct Rim<'a, D, H> {
-    keeper: Keeper<D>,
+struct Driver<'a, D, H> {
+    runtime: AgentRuntime<D>,
     client: AgentClient,
     host: &'a H,
     options: Options,
@@ -162,10 +160,10 @@ struct Rim<'a, D, H> {
     untold: bool,
 }
 
-impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
-    fn new(keeper: Keeper<D>, client: AgentClient, host: &'a H, options: Options) -> Self {
+impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
+    fn new(runtime: AgentRuntime<D>, client: AgentClient, host: &'a H, options: Options) -> Self {
         let under_way = FuturesUnordered::new();
-        Self { keeper, client, host, options, under_way, wake: None, restarting: false, untold: false }
+        Self { runtime, client, host, options, under_way, wake: None, restarting: false, untold: false }
     }
 
     async fn start(&mut self) {
@@ -175,23 +173,19 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
             kubelet = kubelet.map(|version| version.to_string()),
             "the agent starts"
         );
-        let outcome = self.keeper.start(kubelet, self.options.pace.now());
+        let outcome = self.runtime.start(kubelet, self.options.pace.now());
         self.carry_out(outcome);
     }
 
-    fn seen(&mut self, wanted: Option<Wanted>) {
-        self.take(Event::Seen(wanted));
-    }
-
     fn take(&mut self, event: Event) {
-        let outcome = self.keeper.take(event, self.options.pace.now());
+        let outcome = self.runtime.take(event, self.options.pace.now());
         self.carry_out(outcome);
     }
 
     fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Fetched(result, node, kubelet) => {
-                let outcome = self.keeper.fetched(result, node, kubelet, self.options.pace.now());
+                let outcome = self.runtime.fetched(result, node, kubelet, self.options.pace.now());
                 self.carry_out(outcome);
             }
             Answer::Restarted(result) => {
@@ -202,53 +196,57 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
                     RestartError::Failed(reason) => ActivationError::NotRestarted(reason),
                 })));
             }
-            Answer::Reported(result) => {
-                self.untold = result.is_err();
-                self.take(Event::Reported(result));
+            Answer::Event(event) => {
+                if let Event::Reported(result) = &event {
+                    self.untold = result.is_err();
+                }
+                self.take(event);
             }
-            Answer::Probed(health) => self.take(Event::Probed(health)),
             Answer::Nothing => {}
         }
     }
 
-    fn carry_out(&mut self, outcome: Outcome) {
-        self.wake = outcome.wake;
-        self.options.metrics.show(self.keeper.ledger(), self.keeper.state().error().is_some());
-        for outward in outcome.effects {
-            if let Outward::Restart { .. } = outward {
-                self.restarting = true;
-            }
-            let answer = self.answer(outward);
+    fn carry_out(&mut self, step: Step) {
+        self.wake = step.wake;
+        self.options.metrics.show(self.runtime.ledger(), self.runtime.state().error().is_some());
+        for effect in step.effects {
+            let answer = self.answer(effect);
             self.under_way.push(answer);
         }
     }
 
     /// What is to be done, as a future that gives its answer.
-    fn answer(&self, outward: Outward) -> BoxFuture<'a, Answer> {
+    fn answer(&mut self, effect: Effect) -> BoxFuture<'a, Answer> {
         let (host, client) = (self.host, self.client.clone());
-        match outward {
-            Outward::Fetch(source) => Box::pin(fetch(host, client, source)),
-            Outward::Restart { remove } => Box::pin(async move {
-                let files: Vec<&str> = remove.iter().map(|file| file.as_str()).collect();
-                tracing::info!(remove = files.join(","), "restarting the kubelet");
-                let result = host.restart(&remove).await;
-                match &result {
-                    Ok(()) => tracing::info!("the kubelet was restarted"),
-                    Err(reason) => tracing::error!("the kubelet was not restarted: {reason}"),
-                }
-                Answer::Restarted(result)
-            }),
-            Outward::Probe { node, healthz } => Box::pin(async move {
-                let kubelet = host.healthz(&healthz).await;
-                let node = if node && kubelet.is_ok() { client.node_health().await } else { None };
-                tracing::debug!(
-                    healthy = kubelet.is_ok(),
-                    ready = node.map(|node| node.ready),
-                    "looked at the kubelet"
-                );
-                Answer::Probed(Health { kubelet, node })
-            }),
-            Outward::Report(status) => {
+        match effect {
+            Effect::Fetch(source) => Box::pin(fetch(host, client, source)),
+            Effect::Activate { remove, .. } => {
+                self.restarting = true;
+                Box::pin(async move {
+                    let files: Vec<&str> = remove.iter().map(|file| file.as_str()).collect();
+                    tracing::info!(remove = files.join(","), "restarting the kubelet");
+                    let result = host.restart(&remove).await;
+                    match &result {
+                        Ok(()) => tracing::info!("the kubelet was restarted"),
+                        Err(reason) => tracing::error!("the kubelet was not restarted: {reason}"),
+                    }
+                    Answer::Restarted(result)
+                })
+            }
+            Effect::Probe { node } => {
+                let healthz = self.runtime.healthz();
+                Box::pin(async move {
+                    let kubelet = host.healthz(&healthz).await;
+                    let node = if node && kubelet.is_ok() { client.node_health().await } else { None };
+                    tracing::debug!(
+                        healthy = kubelet.is_ok(),
+                        ready = node.map(|node| node.ready),
+                        "looked at the kubelet"
+                    );
+                    Answer::Event(Event::Probed(Health { kubelet, node }))
+                })
+            }
+            Effect::Report(status) => {
                 let status = self.as_seen_outside(*status);
                 Box::pin(async move {
                     let result = client.report(&status).await.map_err(|error| error.to_string());
@@ -256,10 +254,10 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
                         Ok(()) => tracing::debug!("the status was written"),
                         Err(error) => tracing::warn!("the status was not written: {error}"),
                     }
-                    Answer::Reported(result)
+                    Answer::Event(Event::Reported(result))
                 })
             }
-            Outward::Announce(announcement) => {
+            Effect::Announce(announcement) => {
                 let Announcement { reason, message, warning } = &announcement;
                 if *warning {
                     tracing::warn!(reason, "{message}");
@@ -285,7 +283,7 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
         status
     }
 
-    /// Completes when the keeper wants to be woken.
+    /// Completes when the runtime wants to be woken.
     fn timer(&self) -> impl Future<Output = ()> + Send + use<D, H> {
         let wait = self.wake.map(|moment| self.options.pace.until(moment).max(SHORTEST_WAIT));
         async move {
@@ -298,13 +296,13 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
 
     /// Whether nothing is under way, as far as the agent can tell. An API server that is away need not hear of it.
     fn is_idle(&self, can_tell: bool) -> bool {
-        let settled = self.keeper.ledger().beyond.phase == Phase::Settled;
+        let settled = self.runtime.ledger().beyond.phase == Phase::Settled;
         self.under_way.is_empty() && settled && !(self.untold && can_tell)
     }
 
     fn pass(&self, absent: bool) -> Pass {
-        let message = self.keeper.ledger().beyond.failure.as_ref().map(|failure| failure.message.clone());
-        match self.keeper.state().error() {
+        let message = self.runtime.ledger().beyond.failure.as_ref().map(|failure| failure.message.clone());
+        match self.runtime.state().error() {
             Some(error) => Pass::Failed { error, message },
             None if absent => Pass::NoNodeConfig,
             None => Pass::Settled,
@@ -332,7 +330,7 @@ impl<'a, D: Disk, H: Host> Rim<'a, D, H> {
 async fn version<H: Host>(host: &H, client: &AgentClient) -> Option<KubeletVersion> {
     match host.version().await {
         Some(version) => Some(version),
-        None => client.node().await?.kubelet,
+        None => client.node().await?.kubelet_version,
     }
 }
 

@@ -1,10 +1,9 @@
-//! The rim by itself, in a process of its own making: how it ends, and what it tells.
+//! The driver by itself, in a process of its own making: how it ends, and what it tells.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use kube::CustomResourceExt as _;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -12,12 +11,12 @@ use super::*;
 use crate::api::AgentClientOptions;
 use crate::disk::memory::MemoryDisk;
 use crate::host::Healthz;
-use crate::keeper::Paths;
 use crate::placement::Placement;
+use crate::runtime::Paths;
 use crate::state::Settings;
 use kubelet_config::risk::StateFile;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::nodeconfig::definition;
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Character};
 
@@ -60,8 +59,7 @@ fn world(text: &str) -> (Api, AgentClient, MemoryDisk) {
     let create = |group: &str, resource: &str, namespace: &str, object| {
         api.create(group, resource, namespace, object, "test").unwrap_or_else(|_| panic!("{resource}"));
     };
-    let definition = serde_json::to_value(NodeConfig::crd()).expect("a definition");
-    create("apiextensions.k8s.io", "customresourcedefinitions", "", definition);
+    create("apiextensions.k8s.io", "customresourcedefinitions", "", definition());
     create(
         "",
         "configmaps",
@@ -84,13 +82,13 @@ fn world(text: &str) -> (Api, AgentClient, MemoryDisk) {
     (api, client, disk)
 }
 
-fn keeper(disk: &MemoryDisk) -> Keeper<MemoryDisk> {
+fn runtime(disk: &MemoryDisk) -> AgentRuntime<MemoryDisk> {
     let paths = Paths {
         folder: PathBuf::from("/agent"),
         placement: Placement::File { config: PathBuf::from("/kubelet/config.yaml") },
     };
     let settings = Settings { trial_period: Duration::ZERO, ..Settings::default() };
-    Keeper::open(&paths, settings, disk.clone(), 1).expect("opens")
+    AgentRuntime::open(&paths, settings, disk.clone(), 1).expect("opens")
 }
 
 /// What it may be spawned as.
@@ -104,7 +102,7 @@ async fn a_restart_that_has_begun_is_waited_for_and_remembered() {
     let (host, stop) = (Held::default(), Arc::new(Notify::new()));
     let told = Arc::clone(&stop);
     let stopped = async move { told.notified().await };
-    let mut run = std::pin::pin!(sendable(run(keeper(&disk), client, &host, Options::default(), stopped)));
+    let mut run = std::pin::pin!(sendable(run(runtime(&disk), client, &host, Options::default(), stopped)));
     tokio::select! {
         _ = &mut run => panic!("ended by itself"),
         () = host.asked.notified() => {}
@@ -113,7 +111,7 @@ async fn a_restart_that_has_begun_is_waited_for_and_remembered() {
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut run).await.is_err(), "it has to be waited for");
     host.go.notify_one();
     run.await.expect("was asked to end");
-    let ledger = keeper(&disk).ledger().clone();
+    let ledger = runtime(&disk).ledger().clone();
     assert!(matches!(ledger.beyond.phase, Phase::Trying(_)), "{:?}", ledger.beyond.phase);
     assert_eq!((ledger.beyond.restarts, ledger.beyond.active == ledger.assigned), (1, true));
 }
@@ -127,8 +125,8 @@ async fn a_restart_that_ends_with_the_agent_says_nothing_of_the_configuration() 
         host.asked.notified().await;
         host.go.notify_one();
     };
-    run(keeper(&disk), client, &host, Options::default(), stopped).await.expect("was asked to end");
-    let ledger = keeper(&disk).ledger().clone();
+    run(runtime(&disk), client, &host, Options::default(), stopped).await.expect("was asked to end");
+    let ledger = runtime(&disk).ledger().clone();
     assert!(matches!(ledger.beyond.phase, Phase::Activating { .. }), "{:?}", ledger.beyond.phase);
     assert_eq!(ledger.beyond.failure, None);
 }
@@ -139,9 +137,9 @@ async fn a_restart_that_nobody_could_be_asked_for_is_asked_for_again() {
     let host = Held { away: AtomicUsize::new(2), ..Held::default() };
     host.go.notify_one();
     let limit = Duration::from_secs(60);
-    let pass = once(keeper(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
+    let pass = once(runtime(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
     assert_eq!(pass, Pass::Settled);
-    let ledger = keeper(&disk).ledger().clone();
+    let ledger = runtime(&disk).ledger().clone();
     assert_eq!((ledger.beyond.failure, ledger.beyond.restarts, ledger.beyond.rollbacks), (None, 1, 0));
     let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("is there");
     assert_eq!(object["status"]["config"]["active"]["configMap"]["name"], "a");
@@ -156,7 +154,7 @@ async fn an_agent_whose_credentials_are_refused_ends_once_the_kubelet_is_restart
     let (limit, patience) = (Duration::from_secs(60), Duration::from_millis(50));
     // An agent that was ended in the midst of an activation.
     let stopped = host.asked.notified();
-    let first = once(keeper(&disk), client, &host, Options::default(), limit, limit);
+    let first = once(runtime(&disk), client, &host, Options::default(), limit, limit);
     tokio::select! {
         _ = first => panic!("ended by itself"),
         () = stopped => {}
@@ -167,7 +165,7 @@ async fn an_agent_whose_credentials_are_refused_ends_once_the_kubelet_is_restart
     let options = AgentClientOptions { refusal_patience: Duration::ZERO, ..AgentClientOptions::default() };
     let name = NodeName::new("n1").expect("a name");
     let client = AgentClient::new(kube::Client::new(refusing, "default"), "https://refusing", name, options);
-    let mut run = std::pin::pin!(run(keeper(&disk), client, &host, Options::default(), std::future::pending()));
+    let mut run = std::pin::pin!(run(runtime(&disk), client, &host, Options::default(), std::future::pending()));
     tokio::select! {
         _ = &mut run => panic!("ended before it had asked"),
         () = host.asked.notified() => {}
@@ -176,7 +174,7 @@ async fn an_agent_whose_credentials_are_refused_ends_once_the_kubelet_is_restart
     host.go.notify_one();
     let error = run.await.expect_err("says why it ended");
     assert!(matches!(error, ClusterError::Unauthorized { .. }), "{error}");
-    assert_eq!(keeper(&disk).ledger().beyond.restarts, 1);
+    assert_eq!(runtime(&disk).ledger().beyond.restarts, 1);
 }
 
 #[tokio::test]
@@ -187,7 +185,7 @@ async fn once_ends_when_everything_is_told() {
     let metrics = Metrics::default();
     let options = Options { metrics: metrics.clone(), ..Options::default() };
     let limit = Duration::from_secs(60);
-    let pass = once(keeper(&disk), client, &host, options, limit, limit).await.expect("an API server");
+    let pass = once(runtime(&disk), client, &host, options, limit, limit).await.expect("an API server");
     assert_eq!(pass, Pass::Settled);
     let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("is there");
     assert_eq!(object["status"]["config"]["lastKnownGood"]["configMap"]["name"], "a");
@@ -200,7 +198,7 @@ async fn once_on_a_refused_configuration_touches_nothing() {
     let (_api, client, disk) = world(&LOCAL.replace("110", "-1"));
     let host = Held::default();
     let limit = Duration::from_secs(60);
-    let pass = once(keeper(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
+    let pass = once(runtime(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
     let Pass::Failed { error, message } = pass else { panic!("{pass:?}") };
     assert_eq!(error, "failed to validate config, see Kubelet log for details");
     assert!(message.is_some_and(|message| message.contains("maxPods")));

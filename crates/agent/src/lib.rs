@@ -2,8 +2,8 @@
 //! falls back to the last known good, and reports.
 //!
 //! From the inside out: `machine` is the pure `step(state, event)`, over [`state`] and [`signals`]; `content` judges a
-//! configuration; `keeper` steps the machine and keeps on [`disk`] what must survive (`store`) and what the kubelet reads
-//! (`placement`), always saving before anything is done; `driver` is the rim that talks to the API server (`api`) and to
+//! configuration; `runtime` steps the machine and keeps on [`disk`] what must survive (`store`) and what the kubelet reads
+//! (`placement`), always saving before anything is done; `driver` talks to the API server (`api`) and to
 //! the kubelet of this [`host`].
 //!
 //! A kill at any instant, followed by a restart, ends in the same state as no kill; and the kubelet is never left on a
@@ -15,10 +15,10 @@ pub mod content;
 pub mod disk;
 pub mod driver;
 pub mod host;
-pub mod keeper;
 pub mod machine;
 pub mod metrics;
 pub mod placement;
+pub mod runtime;
 pub mod serve;
 pub mod signals;
 pub mod state;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use kubelet_config::risk::StateFile;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// What happens to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Event {
     /// The agent has started, with its ledger as it was saved.
     Started {
@@ -20,10 +20,10 @@ pub enum Event {
         in_place: bool,
     },
     /// The node's own NodeConfig was seen. `None`: there is none (any more), which is no instruction.
-    Seen(Option<Wanted>),
+    Seen(Option<Box<NodeConfig>>),
     /// The answer to [`Effect::Fetch`].
     Fetched(Result<Box<Fetched>, FetchError>),
-    /// The answer to [`Effect::Checkpoint`].
+    /// The answer to [`Step::checkpoint`].
     Checkpointed(Result<(), String>),
     /// The answer to [`Effect::Activate`]: the configuration is in place and the kubelet was restarted, or why not.
     Activated(Result<(), ActivationError>),
@@ -31,22 +31,8 @@ pub enum Event {
     Probed(Health),
     /// The answer to [`Effect::Report`].
     Reported(Result<(), String>),
-    /// What the step before wanted remembered could not be saved, and nothing of it was done. Only for a step that changed
-    /// the ledger and was not urgent; taken by the state that came of that step, which goes back by itself.
-    NotSaved(String),
     /// The moment that a step asked to be woken at.
     Tick,
-}
-
-/// What a NodeConfig says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// `metadata.generation`.
-    pub generation: i64,
-    /// `spec.configSource`. `Some` without a ConfigMap is a mistake that API servers refuse.
-    pub source: Option<ConfigSource>,
-    /// `status`, as the server has it.
-    pub status: NodeConfigStatus,
 }
 
 /// A ConfigMap as it was downloaded.
@@ -140,15 +126,18 @@ pub struct NodeHealth {
     pub lease_renewed: Option<Timestamp>,
 }
 
-/// What the agent is to do. Each can be repeated without harm.
+/// What the agent does outside of its own folder. Each can be repeated without harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Download this ConfigMap.
     Fetch(ConfigMapSource),
-    /// Keep this download on disk.
-    Checkpoint(Box<Download>),
-    /// Put the kubelet on this checkpoint, or with `None` on the local configuration, and restart it.
-    Activate(Option<ConfigSource>),
+    /// Put the kubelet on a configuration and restart it.
+    Activate {
+        /// A checkpoint; `None` is the local configuration.
+        target: Option<ConfigSource>,
+        /// State files to remove while the kubelet does not run. The runtime adds them when it has put the target in place.
+        remove: Vec<StateFile>,
+    },
     /// Look how the kubelet is; and the node, when that matters.
     Probe {
         /// Whether to ask the API server too, once `/healthz` has answered. A server that does not answer within a few
@@ -159,8 +148,6 @@ pub enum Effect {
     Report(Box<NodeConfigStatus>),
     /// Emit an Event on the Node.
     Announce(Announcement),
-    /// Remove the checkpoints that the ledger does not name.
-    Prune,
 }
 
 /// An Event on the Node.
@@ -174,11 +161,15 @@ pub struct Announcement {
     pub warning: bool,
 }
 
-/// What comes of one event.
+/// What comes of one event. The ledger is saved before any of it is done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
-    /// What is to be done, in this order, once the ledger is saved.
+    /// Keep this download on disk, before anything else.
+    pub checkpoint: Option<Box<Download>>,
+    /// What to do, in this order.
     pub effects: Vec<Effect>,
+    /// Remove the checkpoints that the ledger does not name.
+    pub prune: bool,
     /// The effects are carried out even if the ledger cannot be saved; it is saved with a later step then. So it is when
     /// the kubelet is to leave a configuration that failed (to forget a failed trial costs another one, to stay on it costs
     /// the node), and when what is to be remembered has happened anyway.

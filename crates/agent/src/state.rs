@@ -20,6 +20,20 @@ pub struct Ledger {
     pub beyond: Beyond,
 }
 
+impl Ledger {
+    /// The content hash of a source, as the annotation of its ConfigMap said; unset when the ledger does not name that source.
+    #[must_use]
+    pub fn content_hash_of(&self, source: &ConfigSource) -> Option<&String> {
+        if self.assigned.as_ref() == Some(source) {
+            self.beyond.content_hash.as_ref()
+        } else if self.last_known_good.as_ref() == Some(source) {
+            self.beyond.last_known_good_hash.as_ref()
+        } else {
+            None
+        }
+    }
+}
+
 /// What the kubelet's format has no place for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -69,11 +69,11 @@ impl ClusterWriter {
                 // A NodeConfig made by hand may have its owner elsewhere in the list, or none: only the Node itself then says
                 // which Node it is. The NodeConfig's own uid stands for what was just seen of it.
                 let uid = &change.uid;
-                let found = self.reader.carrier(name).await?;
+                let found = self.reader.node_config(name).await?;
                 let found = found.filter(|found| found.stands_for(uid) && !found.is_owned_first_by(uid));
                 let Some(found) = found else { return Err(error) };
                 match self.reader.node(name).await? {
-                    Some(node) if node.uid == *uid => self.patch(operation, OWN_UID, &found.uid, change).await,
+                    Some(node) if node.uid == *uid => self.patch(operation, OWN_UID, &found.metadata.uid, change).await,
                     _ => Err(error),
                 }
             }

@@ -1,10 +1,13 @@
 //! How Nodes and NodeConfigs become one, and that two watches in any order come to the same as two lists.
 
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use serde_json::{Value, json};
 
 use super::*;
+use nodecfg_contract::{ConfigSource, ConfigStatus};
 
 fn now() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().expect("a time")
@@ -15,7 +18,7 @@ fn node(name: &str, uid: &str) -> Node {
 }
 
 /// A NodeConfig of n1 that was made an hour ago.
-fn carrier(metadata: &Value, status: Value) -> Carrier {
+fn carrier(metadata: &Value, status: Value) -> NodeConfig {
     let source = ConfigSource::config_map("nodecfg-system", "a", "kubelet");
     let mut object = json!({
         "metadata": {"name": "n1", "uid": "c", "creationTimestamp": "2026-11-21T11:00:00Z"},
@@ -23,7 +26,7 @@ fn carrier(metadata: &Value, status: Value) -> Carrier {
         "status": status,
     });
     json_patch::merge(&mut object, &json!({"metadata": metadata}));
-    serde_json::from_value::<WireNodeConfig>(object).expect("a NodeConfig").into_carrier().expect("named")
+    serde_json::from_value(object).expect("a NodeConfig")
 }
 
 fn owned_by(uid: &str) -> Value {
@@ -32,7 +35,7 @@ fn owned_by(uid: &str) -> Value {
 
 #[test]
 fn what_counts_as_a_nodes_own() {
-    let half = |carrier: Option<&Carrier>| {
+    let half = |carrier: Option<&NodeConfig>| {
         let node = join(node("n1", "u"), carrier, now());
         (node.half, node.source.is_some())
     };
@@ -72,22 +75,23 @@ fn what_a_node_says_itself_is_not_asked() {
 
 /// What a watch may say of two Nodes' names.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "there are few")]
 enum Said {
     Node(Change<Node>),
-    Carrier(Change<Carrier>),
+    Config(Change<(NodeName, Arc<NodeConfig>)>),
 }
 
 fn nodes() -> impl Strategy<Value = Node> {
     (0..2_u8, 0..2_u8).prop_map(|(name, uid)| node(&format!("n{name}"), &format!("u{uid}")))
 }
 
-fn carriers() -> impl Strategy<Value = Carrier> {
+fn carriers() -> impl Strategy<Value = (NodeName, Arc<NodeConfig>)> {
     (0..2_u8, 0..3_u8, any::<bool>(), any::<bool>()).prop_map(|(name, owner, reported, assigned)| {
         let metadata = if owner < 2 { owned_by(&format!("u{owner}")) } else { json!({}) };
         let mut carrier = carrier(&metadata, if reported { json!({"config": {"error": "e"}}) } else { json!({}) });
-        carrier.name = NodeName::new(format!("n{name}")).expect("a name");
-        carrier.source = carrier.source.filter(|_| assigned);
-        carrier
+        carrier.metadata.name = format!("n{name}");
+        carrier.spec.config_source = carrier.spec.config_source.filter(|_| assigned);
+        named(carrier).expect("a name")
     })
 }
 
@@ -102,9 +106,9 @@ fn change<T: std::fmt::Debug + Clone + 'static>(
 }
 
 fn said() -> impl Strategy<Value = Vec<Said>> {
-    let nodes = std::sync::Arc::new(nodes());
-    let carriers = std::sync::Arc::new(carriers());
-    vec(prop_oneof![change(nodes).prop_map(Said::Node), change(carriers).prop_map(Said::Carrier)], 0..20)
+    let nodes = Arc::new(nodes());
+    let carriers = Arc::new(carriers());
+    vec(prop_oneof![change(nodes).prop_map(Said::Node), change(carriers).prop_map(Said::Config)], 0..20)
 }
 
 /// Takes in what an event says, as the reader of a watch does.
@@ -128,12 +132,12 @@ proptest! {
         for said in said {
             let event = match said {
                 Said::Node(change) => halves.node(change, now()),
-                Said::Carrier(change) => halves.carrier(change, now()),
+                Said::Config(change) => halves.config(change, now()),
             };
             if let Some(event) = event {
                 hear(&mut known, event);
             }
-            let listed = |node: &Node| join(node.clone(), halves.carriers.get(&node.name), now());
+            let listed = |node: &Node| join(node.clone(), halves.configs.get(&node.name).map(Arc::as_ref), now());
             let all: BTreeMap<_, _> = halves.nodes.iter().map(|(name, node)| (name.clone(), listed(node))).collect();
             prop_assert_eq!(&known, &all);
         }
@@ -141,9 +145,10 @@ proptest! {
 
     #[test]
     fn a_watch_goes_on_from_what_was_listed(node in nodes(), carrier in proptest::option::of(carriers()), said in Just(0..3)) {
-        let carrier = carrier.map(|carrier| Carrier { name: node.name.clone(), ..carrier });
-        let listed = join(node.clone(), carrier.as_ref(), now());
-        let mut halves = Halves::of([&listed]);
+        let carrier = carrier.map(|(_, carrier)| (node.name.clone(), carrier));
+        let list = NodeConfigList { items: carrier.clone().into_iter().collect(), ..NodeConfigList::default() };
+        let listed = join_listed(node.clone(), Some(&list), now());
+        let mut halves = Halves::of(&BTreeMap::from([(node.name.clone(), listed.clone())]), Some(&list));
         // The same Node again, as with every heartbeat, changes nothing.
         for _ in said {
             let event = halves.node(Change::Upsert(node.clone()), now());
@@ -151,7 +156,7 @@ proptest! {
         }
         // Without its NodeConfig it has nothing, whatever it had.
         if let Some(carrier) = carrier {
-            let event = halves.carrier(Change::Deleted(carrier), now());
+            let event = halves.config(Change::Deleted(carrier), now());
             prop_assert_eq!(event, Some(NodeEvent::Upsert(Box::new(join(node, None, now())))));
         }
     }

@@ -8,8 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::apply::Target;
-use super::binding::Binding;
-use super::carrier::{Carrier, WireNodeConfig, join};
+use super::carrier::join_listed;
 use super::error::ClusterError;
 use super::list::{Collection, list};
 use super::operation::{Operation, Resource, Verb};
@@ -85,25 +84,14 @@ impl ClusterReader {
             wire.into_node(keys).map(|node| (node, Signs { heartbeat, agent: None }))
         };
         let (listed, _) = list(&self.transport, &nodes, "application/json", keep).await?;
-        let mut carriers: BTreeMap<NodeName, (Carrier, Option<AgentSign>)> = BTreeMap::new();
-        if self.binding == Binding::NodeConfig {
-            let all = Collection::all(Operation::on_all(Verb::List, Resource::NodeConfigs, None));
-            let keep = |wire: WireNodeConfig| {
-                let agent = wire.agent();
-                wire.into_carrier().map(|carrier| (carrier.name.clone(), (carrier, agent)))
-            };
-            carriers.extend(list(&self.transport, &all, "application/json", keep).await?.0);
-        }
+        let carriers = self.list_node_configs().await?;
         let now = self.transport.server_time();
         let (mut nodes, mut signs) = (Vec::with_capacity(listed.len()), BTreeMap::new());
         for (node, sign) in listed {
-            let carrier = carriers.remove(&node.name);
-            let agent = carrier.as_ref().and_then(|(_, agent)| agent.clone());
+            let config = carriers.as_ref().and_then(|listed| listed.items.get(&node.name));
+            let agent = config.and_then(|config| config.status.agent.as_ref()).map(AgentSign::from);
             signs.insert(node.name.clone(), Signs { agent, ..sign });
-            nodes.push(match self.binding {
-                Binding::Node => node,
-                Binding::NodeConfig => join(node, carrier.as_ref().map(|(carrier, _)| carrier), now),
-            });
+            nodes.push(join_listed(node, carriers.as_ref(), now));
         }
         Ok((nodes, signs))
     }

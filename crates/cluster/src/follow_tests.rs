@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fake::{Reply, reader};
 use crate::operation::{Operation, Resource};
-use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::nodeconfig::NodeConfigResource;
 
 fn object(version: u32) -> Value {
     json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "spec": {},
@@ -25,7 +25,7 @@ async fn one_object_from_nothing() {
     ]);
     let operation = Operation::on_all(Verb::Watch, Resource::NodeConfigs, None);
     let following = Following { collection: Collection::one(operation, "n1"), version: None, watch: WATCH };
-    let version = |config: NodeConfig| config.metadata.resource_version;
+    let version = |config: NodeConfigResource| config.metadata.resource_version;
     let changes: Vec<_> = follow(&reader.transport, following, version).take(3).collect().await;
     let expected = [
         Ok(Change::Relisted(vec!["3".to_owned()])),

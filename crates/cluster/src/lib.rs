@@ -43,5 +43,5 @@ pub use lease::LockError;
 pub use operation::{Operation, Resource, Verb};
 pub use reader::{ClusterReader, LabelKeys, ReaderOptions};
 pub use watch::NodeEvent;
-pub use wire::{Anything, Meta, WireNode, WireOwner};
+pub use wire::{Anything, Meta, WireConfigMap, WireNode};
 pub use writer::ClusterWriter;

@@ -1,14 +1,13 @@
 //! Reads a cluster. Nothing here changes it: no method sends anything but GET, and the dry-run patch of
 //! [`binding`](super::binding) stores nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 
 use super::binding::Binding;
-use super::carrier::{Carrier, WireNodeConfig, join};
+use super::carrier::{join, join_listed, named};
 use super::error::ClusterError;
 use super::list::{Collection, list};
 use super::operation::{Operation, Resource, Verb};
@@ -17,8 +16,10 @@ use super::transport::{Call, Limits, Transport, Whole};
 pub use super::wire::LabelKeys;
 use super::wire::{WireConfigMap, WireMetadata, WireNode, WireVersion};
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::nodeconfig::NodeConfig;
 use nodecfg_contract::observed::{
-    FetchedConfigMap, ListVersions, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, References, ServerVersion,
+    FetchedConfigMap, ListVersions, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, NodeConfigList, References,
+    ServerVersion,
 };
 
 /// Asks for metadata only (meta/v1 `PartialObjectMetadataList`).
@@ -139,24 +140,25 @@ impl ClusterReader {
         let keys = &*self.label_keys;
         let (nodes, version) =
             list(&self.transport, &nodes, "application/json", |wire: WireNode| wire.into_node(keys)).await?;
-        if self.binding == Binding::Node {
-            return Ok((nodes, ListVersions { nodes: version, carriers: None }, references));
-        }
         // Afterwards, so that a NodeConfig is missed rather than a Node that it stands for.
-        let carriers = Collection::all(Operation::on_all(Verb::List, Resource::NodeConfigs, None));
-        let (carriers, carriers_version) =
-            list(&self.transport, &carriers, "application/json", WireNodeConfig::into_carrier).await?;
-        nodes.iter().for_each(|node| references.add(node.name.as_str(), node.sources()));
-        carriers.iter().for_each(|carrier| references.add(carrier.name.as_str(), carrier.sources()));
-        let mut carriers: BTreeMap<NodeName, Carrier> =
-            carriers.into_iter().map(|carrier| (carrier.name.clone(), carrier)).collect();
+        let carriers = self.list_node_configs().await?;
+        if let Some(listed) = &carriers {
+            nodes.iter().for_each(|node| references.add(node.name.as_str(), node.sources()));
+            listed.items.iter().for_each(|(name, config)| references.add(name.as_str(), config.sources()));
+        }
         let now = self.transport.server_time();
-        let whole = |node: Node| {
-            let carrier = carriers.remove(&node.name);
-            join(node, carrier.as_ref(), now)
-        };
-        let nodes = nodes.into_iter().map(whole).collect();
-        Ok((nodes, ListVersions { nodes: version, carriers: Some(carriers_version) }, references))
+        let nodes = nodes.into_iter().map(|node| join_listed(node, carriers.as_ref(), now)).collect();
+        Ok((nodes, ListVersions { nodes: version, carriers }, references))
+    }
+
+    /// Every NodeConfig; `None` where Nodes carry the assignments.
+    pub(super) async fn list_node_configs(&self) -> Result<Option<NodeConfigList>, ClusterError> {
+        if self.binding == Binding::Node {
+            return Ok(None);
+        }
+        let all = Collection::all(Operation::on_all(Verb::List, Resource::NodeConfigs, None));
+        let (items, version) = list(&self.transport, &all, "application/json", named).await?;
+        Ok(Some(NodeConfigList { version, items: items.into_iter().collect() }))
     }
 
     /// The Nodes with these labels, as a selector of the API says it. What is assigned to them is only there where the Nodes
@@ -181,18 +183,16 @@ impl ClusterReader {
         let node = wire.and_then(|wire| wire.into_node(&self.label_keys));
         Ok(match (node, self.binding) {
             (Some(node), Binding::NodeConfig) => {
-                let carrier = self.carrier(name).await?;
-                Some(join(node, carrier.as_ref(), self.transport.server_time()))
+                let config = self.node_config(name).await?;
+                Some(join(node, config.as_ref(), self.transport.server_time()))
             }
             (node, _) => node,
         })
     }
 
     /// The NodeConfig of this name.
-    pub(super) async fn carrier(&self, name: &NodeName) -> Result<Option<Carrier>, ClusterError> {
-        let operation = Operation::on(Verb::Get, Resource::NodeConfigs, None, name.as_str());
-        let wire: Option<WireNodeConfig> = found(self.get(&operation).await)?;
-        Ok(wire.and_then(WireNodeConfig::into_carrier))
+    pub(super) async fn node_config(&self, name: &NodeName) -> Result<Option<NodeConfig>, ClusterError> {
+        found(self.get(&Operation::on(Verb::Get, Resource::NodeConfigs, None, name.as_str())).await)
     }
 
     /// Metadata of the ConfigMaps in a namespace that carry nodecfg's label, of every fleet. A namespace that does not

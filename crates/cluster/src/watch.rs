@@ -8,7 +8,7 @@ use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 
 use super::binding::Binding;
-use super::carrier::{Carrier, Halves, WireNodeConfig};
+use super::carrier::{Halves, named};
 use super::error::ClusterError;
 use super::follow::{Change, Following, WATCH, follow};
 use super::list::Collection;
@@ -16,6 +16,7 @@ use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::wire::WireNode;
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::nodeconfig::NodeConfig;
 use nodecfg_contract::observed::{ListVersions, Node};
 
 /// What happened to Nodes.
@@ -49,18 +50,16 @@ impl ClusterReader {
         if self.binding == Binding::Node {
             return nodes.map(|change| Ok(told(change?))).left_stream();
         }
-        let carriers = following(Resource::NodeConfigs, versions.carriers.as_ref());
-        let carriers = follow(&self.transport, carriers, WireNodeConfig::into_carrier);
-        let both = stream::select(
-            nodes.map(|change| change.map(Half::Node)),
-            carriers.map(|change| change.map(Half::Carrier)),
-        );
+        let configs = following(Resource::NodeConfigs, versions.carriers.as_ref().map(|listed| &listed.version));
+        let configs = follow(&self.transport, configs, named);
+        let both =
+            stream::select(nodes.map(|change| change.map(Half::Node)), configs.map(|change| change.map(Half::Config)));
         let transport = self.transport.clone();
-        let whole = both.scan(Halves::of(known.values()), move |halves, change| {
+        let whole = both.scan(Halves::of(known, versions.carriers.as_ref()), move |halves, change| {
             let now = transport.server_time();
             let event = match change {
                 Ok(Half::Node(change)) => halves.node(change, now).map(Ok),
-                Ok(Half::Carrier(change)) => halves.carrier(change, now).map(Ok),
+                Ok(Half::Config(change)) => halves.config(change, now).map(Ok),
                 Err(error) => Some(Err(error)),
             };
             ready(Some(event))
@@ -70,9 +69,10 @@ impl ClusterReader {
 }
 
 /// A change of one of the two resources.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Half {
     Node(Change<Node>),
-    Carrier(Change<Carrier>),
+    Config(Change<(NodeName, Arc<NodeConfig>)>),
 }
 
 fn told(change: Change<Node>) -> NodeEvent {

@@ -77,17 +77,6 @@ struct NodeMeta {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
-/// meta/v1 OwnerReference.
-#[derive(Debug, Deserialize)]
-pub struct WireOwner {
-    /// The kind of the owner.
-    #[serde(default)]
-    pub kind: String,
-    /// The uid of the owner.
-    #[serde(default)]
-    pub uid: String,
-}
-
 /// core/v1 Node.
 #[derive(Debug, Deserialize)]
 pub struct WireNode {
@@ -200,16 +189,20 @@ impl WireMetadata {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WireConfigMap {
-    metadata: Meta,
+    /// Its metadata.
+    pub metadata: Meta,
+    /// Whether the server refuses changes of its data.
     #[serde(default)]
-    immutable: Option<bool>,
+    pub immutable: Option<bool>,
+    /// Its text content by key.
     #[serde(default)]
-    data: Option<BTreeMap<String, String>>,
+    pub data: Option<BTreeMap<String, String>>,
     #[serde(default)]
     binary_data: Option<BTreeMap<String, IgnoredAny>>,
 }
 
 impl WireConfigMap {
+    /// The ConfigMap as planning sees it.
     pub fn into_fetched(self) -> FetchedConfigMap {
         FetchedConfigMap {
             namespace: self.metadata.namespace.unwrap_or_default(),

@@ -13,9 +13,9 @@ use crate::api::{AgentClient, AgentClientOptions};
 use crate::disk::real::RealDisk;
 use crate::driver::{self, Options, Pass};
 use crate::host::system::{Hands, SystemHost};
-use crate::keeper::{Keeper, Paths};
 use crate::metrics::Metrics;
 use crate::placement::Placement;
+use crate::runtime::{AgentRuntime, Paths};
 use crate::serve::Endpoint;
 use crate::state::Settings;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
@@ -157,7 +157,7 @@ impl RunArgs {
 
 pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Result<Exit, Failure> {
     let node = args.node()?;
-    let keeper = keeper(&args)?;
+    let runtime = runtime(&args)?;
     let options = ConnectOptions { kubeconfig: args.kubeconfig.clone(), context: None };
     let connection = connect(&options, &Environment::capture()).await?;
     let client_options = AgentClientOptions { seed: fastrand::u64(..), ..AgentClientOptions::default() };
@@ -165,7 +165,7 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
     let (host, metrics) = (args.host(), Metrics::default());
     let options = Options { metrics: metrics.clone(), ..Options::default() };
     if args.once {
-        let pass = driver::once(keeper, client, &host, options, ONCE_PATIENCE, args.limit()).await?;
+        let pass = driver::once(runtime, client, &host, options, ONCE_PATIENCE, args.limit()).await?;
         return tell(&node, &pass, format, out);
     }
     let endpoint = match args.listen {
@@ -180,7 +180,7 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
     };
     let stop = super::stopped();
     tokio::select! {
-        ended = driver::run(keeper, client, &host, options, stop) => ended?,
+        ended = driver::run(runtime, client, &host, options, stop) => ended?,
         // Never ends.
         () = serving => {}
     }
@@ -196,7 +196,7 @@ async fn listen(address: SocketAddr) -> Result<Endpoint, Failure> {
     Ok(endpoint)
 }
 
-fn keeper(args: &RunArgs) -> Result<Keeper<RealDisk>, Failure> {
+fn runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, Failure> {
     let ActivationArgs { activation, kubelet_config, kubelet_config_dir } = &args.activation;
     let placement = match activation {
         Activation::File => Placement::File { config: kubelet_config.clone() },
@@ -210,7 +210,7 @@ fn keeper(args: &RunArgs) -> Result<Keeper<RealDisk>, Failure> {
         Failure::agent(format!("the agent cannot start: {reason}"), help)
     };
     let disk = RealDisk::open(&paths.folder).map_err(|error| failure(error.to_string()))?;
-    Keeper::open(&paths, args.settings(), disk, fastrand::u64(..)).map_err(|error| failure(error.to_string()))
+    AgentRuntime::open(&paths, args.settings(), disk, fastrand::u64(..)).map_err(|error| failure(error.to_string()))
 }
 
 /// Says how `--once` ended.

@@ -6,6 +6,7 @@ use super::backoff::Backoff;
 use super::{State, Turn, texts};
 use crate::signals::{ActivationError, Effect, NodeHealth};
 use crate::state::{Failure, FailureKind, Phase, Trial};
+use nodecfg_contract::error_text;
 
 /// The activation that the phase asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl State {
         let falls = self.ledger.beyond.failure.is_some();
         self.volatile.activation = Activation::default();
         match &self.ledger.beyond.phase {
-            Phase::Settled if there && cause == Cause::Assignment => turn.effects.push(Effect::Prune),
+            Phase::Settled if there && cause == Cause::Assignment => turn.step.prune = true,
             Phase::Trying(_) if there && cause == Cause::Assignment => {}
             _ => {
                 if falls {
@@ -51,7 +52,7 @@ impl State {
         if asked && !activation.under_way && !activation.backoff.waits(turn.now) && self.volatile.found.is_none() {
             let target = self.target().cloned();
             self.volatile.activation.under_way = true;
-            turn.effects.push(Effect::Activate(target));
+            turn.step.effects.push(Effect::Activate { target, remove: Vec::new() });
         }
     }
 
@@ -75,10 +76,10 @@ impl State {
                 self.volatile.activation = Activation::default();
                 self.volatile.watch.begin();
                 // The kubelet was restarted, whether or not that can be saved: it must be watched.
-                turn.urgent = true;
+                turn.step.urgent = true;
             }
             Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
-                let error = texts::RESTART.to_owned();
+                let error = error_text::RESTART.to_owned();
                 let message = format!("the kubelet could not be restarted: {reason}");
                 self.fall_back(Failure { kind: FailureKind::Restart, error, message, kubelet: None }, turn);
             }
@@ -94,9 +95,9 @@ impl State {
     pub(super) fn fall_back(&mut self, failure: Failure, turn: &mut Turn) {
         let assigned = self.ledger.assigned.clone();
         let good = self.ledger.last_known_good.clone();
-        turn.effects.push(Effect::Announce(texts::rolled_back(assigned.as_ref(), good.as_ref(), &failure)));
+        turn.step.effects.push(Effect::Announce(texts::rolled_back(assigned.as_ref(), good.as_ref(), &failure)));
         self.ledger.beyond.failure = Some(failure);
         self.go(Cause::Failure, None, turn);
-        turn.urgent = true;
+        turn.step.urgent = true;
     }
 }

@@ -1,9 +1,10 @@
 //! The agent as a pure state machine: events and the time in, effects out.
 //!
-//! The keeper calls [`step`] with every event, takes the new state, saves its ledger if that changed, and only then does
-//! what the step says. What is not in the ledger is volatile, and is found out again after a restart. Each effect but
-//! [`Effect::Announce`] and [`Effect::Prune`] has one answer, an event, which always comes; the machine has at most one of
-//! each kind under way, and waits for the kubelet's restart before it takes the next assignment.
+//! The runtime calls [`step`] with every event, saves the ledger of the new state if that changed, and only then takes that
+//! state and does what the step says; when the ledger cannot be saved, it calls [`not_saved`] instead. What is not in the
+//! ledger is volatile, and is found out again after a restart. Each effect but an announcement has one answer, an event,
+//! which always comes; the machine has at most one of each kind under way, and waits for the kubelet's restart before it takes
+//! the next assignment.
 //!
 //! ```text
 //! spec ──▶ Fetch ──▶ Checkpoint ──▶ taken ──▶ Activating ──▶ Trying ──▶ Settled      (sync, activation, trial)
@@ -17,10 +18,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::signals::{Effect, Event, Fetched, Step, Verdict, Wanted};
+use super::signals::{Event, Fetched, Step, Verdict};
 use super::state::{Ledger, Phase, Settings};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 
 mod activation;
 mod backoff;
@@ -60,8 +61,6 @@ pub struct State {
     /// What survives the agent.
     pub ledger: Ledger,
     volatile: Volatile,
-    /// The state before the last step and its event, when that step changed the ledger.
-    undo: Option<Box<(Self, Event)>>,
 }
 
 /// What does not survive the agent.
@@ -78,8 +77,8 @@ struct Volatile {
     started: bool,
     /// What it saw there and has not acted upon yet.
     found: Option<Found>,
-    /// What spec says. `None`: nothing is known, or there is no NodeConfig.
-    wanted: Option<Wanted>,
+    /// The NodeConfig. `None`: nothing is known of it, or there is none.
+    wanted: Option<NodeConfig>,
     sync: Sync,
     activation: Activation,
     watch: Watch,
@@ -166,11 +165,7 @@ impl State {
             unsaved: None,
             report: Report::default(),
         };
-        Self { ledger, volatile, undo: None }
-    }
-
-    fn without_undo(&self) -> Self {
-        Self { ledger: self.ledger.clone(), volatile: self.volatile.clone(), undo: None }
+        Self { ledger, volatile }
     }
 
     /// What `status.config.error` says, or will say once the kubelet was restarted; for logs and metrics.
@@ -189,60 +184,37 @@ impl State {
     }
 }
 
-/// What comes of an event at this moment. The keeper takes the new state, saves its ledger, and carries the step out; when
-/// the ledger cannot be saved and the step is not urgent, it carries nothing out and takes [`Event::NotSaved`] instead. That
-/// step leads back to the ledger before.
+/// What comes of an event at this moment. Holds once the ledger is saved; a step that is urgent holds all the same.
 #[must_use]
 pub fn step(state: &State, event: &Event, now: Timestamp) -> (State, Step) {
-    if let Event::NotSaved(reason) = event {
-        return not_saved(state, reason, now);
-    }
-    let mut next = state.without_undo();
-    if state.undo.is_some() {
-        // What came of the step before was saved: otherwise this would be another event.
-        next.volatile.unsaved = None;
-    }
-    next.keep_time(now);
-    // An answer that nobody waits for says nothing of what is under way.
-    let event = if next.awaits(event) { event } else { &Event::Tick };
+    let mut next = state.clone();
     let checkpointed = next.volatile.sync.checkpoint();
-    next.absorb(event, now);
-    let mut turn = Turn { now, effects: Vec::new(), urgent: false };
+    let event = next.hear(event, now);
+    let mut turn = Turn { now, step: Step::default() };
     next.apply(event, checkpointed, &mut turn);
     next.decide(&mut turn);
-    if next.ledger != state.ledger && !turn.urgent {
-        next.undo = Some(Box::new((state.without_undo(), event.clone())));
-    } else if !turn.urgent && !next.is_held(now) {
-        // There is nothing left that would have to be saved.
+    // The ledger is saved then, or there is nothing left that would have to be.
+    if !turn.step.urgent && (next.ledger != state.ledger || !next.is_held(now)) {
         next.volatile.unsaved = None;
     }
     let step = next.finish(turn);
     (next, step)
 }
 
-/// Back to the state before, which has seen what happened and has not acted upon it.
-fn not_saved(state: &State, reason: &str, now: Timestamp) -> (State, Step) {
-    let failed_so_far = state.volatile.unsaved.clone();
-    let taken = state.undo.as_ref().is_some_and(|undo| {
-        let before = &undo.0.ledger;
-        before.assigned != state.ledger.assigned
-    });
-    let mut next = match &state.undo {
-        Some(undo) => {
-            let mut before = undo.0.clone();
-            before.keep_time(now);
-            before.absorb(&undo.1, now);
-            before
-        }
-        None => state.without_undo(),
-    };
-    let mut backoff = failed_so_far.map(|unsaved| unsaved.backoff).unwrap_or_default();
+/// What comes of an event when the ledger that [`step`] made of it cannot be saved and the step is not urgent: the state has
+/// seen what happened, and tries again later to act upon it.
+#[must_use]
+pub fn not_saved(state: &State, event: &Event, reason: &str, now: Timestamp) -> (State, Step) {
+    let lost = step(state, event, now).0.ledger;
+    let mut next = state.clone();
+    next.hear(event, now);
+    let mut backoff = next.volatile.unsaved.take().map(|unsaved| unsaved.backoff).unwrap_or_default();
     backoff.fail(&mut next.volatile.chance, now);
     next.volatile.unsaved = Some(Unsaved { reason: reason.to_owned(), backoff });
-    if taken {
+    if lost.assigned != state.ledger.assigned {
         next.sync_failed(SyncProblem::storage(reason), now);
     }
-    let mut turn = Turn { now, effects: Vec::new(), urgent: false };
+    let mut turn = Turn { now, step: Step::default() };
     next.decide(&mut turn);
     let step = next.finish(turn);
     (next, step)
@@ -251,11 +223,18 @@ fn not_saved(state: &State, reason: &str, now: Timestamp) -> (State, Step) {
 /// A step in the making.
 struct Turn {
     now: Timestamp,
-    effects: Vec<Effect>,
-    urgent: bool,
+    step: Step,
 }
 
 impl State {
+    /// Takes note of the time and of what happened. An answer that nobody waits for says nothing of what is under way.
+    fn hear<'event>(&mut self, event: &'event Event, now: Timestamp) -> &'event Event {
+        self.keep_time(now);
+        let event = if self.awaits(event) { event } else { &Event::Tick };
+        self.absorb(event, now);
+        event
+    }
+
     /// Takes note of what happened, in what is volatile only: it has happened whether or not the ledger can be saved.
     fn absorb(&mut self, event: &Event, now: Timestamp) {
         match event {
@@ -263,12 +242,12 @@ impl State {
                 self.volatile.started = true;
                 self.volatile.found = Some(Found { verdict: verdict.clone(), in_place: *in_place });
             }
-            Event::Seen(wanted) => self.see(wanted.as_ref()),
+            Event::Seen(wanted) => self.see(wanted.as_deref()),
             Event::Fetched(_) | Event::Checkpointed(_) => self.volatile.sync.under_way = UnderWay::Nothing,
             Event::Activated(_) => self.volatile.activation.under_way = false,
             Event::Probed(health) => self.look(health, now),
             Event::Reported(result) => self.reported(result, now),
-            Event::NotSaved(_) | Event::Tick => {}
+            Event::Tick => {}
         }
     }
 
@@ -281,7 +260,7 @@ impl State {
             Event::Activated(_) => volatile.activation.under_way,
             Event::Probed(_) => volatile.watch.under_way,
             Event::Reported(_) => volatile.report.sent.is_some(),
-            Event::Started { .. } | Event::Seen(_) | Event::NotSaved(_) | Event::Tick => true,
+            Event::Started { .. } | Event::Seen(_) | Event::Tick => true,
         }
     }
 
@@ -303,7 +282,7 @@ impl State {
             return;
         }
         self.act_on_found(turn);
-        if !turn.urgent && !self.is_held(turn.now) {
+        if !turn.step.urgent && !self.is_held(turn.now) {
             self.conclude(turn);
             self.synchronise(turn);
         }
@@ -312,11 +291,12 @@ impl State {
     }
 
     fn finish(&mut self, turn: Turn) -> Step {
-        let Turn { now, mut effects, urgent } = turn;
+        let Turn { now, mut step } = turn;
         if self.volatile.started {
-            effects.extend(self.tell(now));
+            step.effects.extend(self.tell(now));
         }
-        Step { effects, urgent, wake: self.wake(now, urgent) }
+        step.wake = self.wake(now, step.urgent);
+        step
     }
 
     /// Whether nothing may be attempted that has to be saved: it could not be a moment ago.

@@ -7,7 +7,7 @@ use super::backoff::{after, since};
 use super::{State, texts};
 use crate::signals::{ActivationError, Effect};
 use crate::state::{Failure, FailureKind, Phase};
-use nodecfg_contract::nodeconfig::{Condition, NodeConfigStatus, ReportingAgent};
+use nodecfg_contract::nodeconfig::{ACTIVE, Condition, KNOWN_GOOD, NodeConfigStatus, ReportingAgent, SYNCED};
 use nodecfg_contract::{ConfigStatus, error_text};
 
 /// What the agent says it is.
@@ -102,7 +102,7 @@ impl State {
                     error: None,
                 }),
                 observed_generation: volatile.sync.generation.or(shown.and_then(|shown| shown.observed_generation)),
-                content_hash: self.active_hash(),
+                content_hash: beyond.active.as_ref().and_then(|active| self.ledger.content_hash_of(active)).cloned(),
                 pool: beyond.pool.clone(),
                 conditions: Vec::new(),
                 agent: None,
@@ -114,9 +114,9 @@ impl State {
             config.error = self.config_error();
         }
         let held = [
-            (texts::SYNCED, self.synced_condition()),
-            (texts::ACTIVE, Some(self.active_condition(now))),
-            (texts::KNOWN_GOOD, Some(self.known_good_condition(now))),
+            (SYNCED, self.synced_condition()),
+            (ACTIVE, Some(self.active_condition(now))),
+            (KNOWN_GOOD, Some(self.known_good_condition(now))),
         ];
         let generation = volatile.sync.generation.or(status.observed_generation);
         for (kind, held) in held {
@@ -146,18 +146,6 @@ impl State {
         }
     }
 
-    fn active_hash(&self) -> Option<String> {
-        let beyond = &self.ledger.beyond;
-        let active = beyond.active.as_ref()?;
-        if self.ledger.assigned.as_ref() == Some(active) {
-            beyond.content_hash.clone()
-        } else if self.ledger.last_known_good.as_ref() == Some(active) {
-            beyond.last_known_good_hash.clone()
-        } else {
-            None
-        }
-    }
-
     /// What `status.config.error` is to say.
     pub(super) fn config_error(&self) -> Option<String> {
         let volatile = &self.volatile;
@@ -170,7 +158,7 @@ impl State {
         match &volatile.activation.problem {
             None => None,
             Some(ActivationError::NotPlaced(_) | ActivationError::NotAsked(_)) => Some(error_text::INTERNAL.to_owned()),
-            Some(ActivationError::NotRestarted(_)) => Some(texts::RESTART.to_owned()),
+            Some(ActivationError::NotRestarted(_)) => Some(error_text::RESTART.to_owned()),
         }
     }
 
@@ -182,12 +170,12 @@ impl State {
         }
         let wanted = self.volatile.wanted.as_ref()?;
         // A NodeConfig that was deleted and made again counts its generations anew.
-        let taken = match (&self.ledger.assigned, &wanted.source) {
+        let taken = match (&self.ledger.assigned, &wanted.spec.config_source) {
             (Some(assigned), Some(wanted)) => assigned.names_same(wanted),
             (assigned, wanted) => assigned.is_none() && wanted.is_none(),
         };
-        let message = format!("{} is assigned", texts::named(wanted.source.as_ref()));
-        (taken && sync.generation == Some(wanted.generation)).then(|| (TRUE, texts::SYNCED.to_owned(), message))
+        let message = format!("{} is assigned", texts::named(wanted.spec.config_source.as_ref()));
+        (taken && sync.generation == Some(wanted.metadata.generation)).then(|| (TRUE, SYNCED.to_owned(), message))
     }
 
     /// Whether the kubelet runs what is assigned.
@@ -217,7 +205,7 @@ impl State {
             },
         };
         match (&beyond.failure, now_what) {
-            (None, None) => (TRUE, texts::ACTIVE.to_owned(), format!("the kubelet runs {target}")),
+            (None, None) => (TRUE, ACTIVE.to_owned(), format!("the kubelet runs {target}")),
             (None, Some((reason, message))) => (FALSE, reason.to_owned(), message),
             (Some(failure), now_what) => {
                 let rest = now_what.map_or_else(|| format!("the kubelet runs {target}"), |(_, message)| message);
@@ -241,7 +229,7 @@ impl State {
                 (FALSE, texts::reason(failure.kind).to_owned(), message)
             }
             None if self.ledger.assigned == self.ledger.last_known_good => {
-                let reason = if self.ledger.assigned.is_some() { texts::KNOWN_GOOD } else { "Local" };
+                let reason = if self.ledger.assigned.is_some() { KNOWN_GOOD } else { "Local" };
                 (TRUE, reason.to_owned(), format!("{assigned} is the last known good"))
             }
             None => (FALSE, "OnTrial".to_owned(), format!("{assigned} is on trial")),

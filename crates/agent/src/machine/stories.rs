@@ -1,10 +1,10 @@
 //! What becomes of assignments, told from the outside: what spec said, what went wrong, what the agent did and reported.
 
-use super::world::{Behaviour, World, source};
-use crate::signals::{Verdict, Wanted};
+use super::world::{Behaviour, World, source, wanting};
+use crate::signals::Verdict;
 use crate::state::Phase;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::{Condition, NodeConfigStatus};
+use nodecfg_contract::nodeconfig::Condition;
 
 pub(super) const DOWNLOAD: &str = "failed to sync: failed to download config, see Kubelet log for details";
 pub(super) const VALIDATE: &str = "failed to validate config, see Kubelet log for details";
@@ -342,11 +342,11 @@ fn what_is_made_again_is_tried_when_its_content_differs_or_is_not_known() {
 #[test]
 fn a_nodeconfig_that_was_made_again_is_not_synced_before_it_is_taken() {
     let mut world = world();
-    let generation = world.config.as_ref().unwrap().generation;
+    let generation = world.config.as_ref().unwrap().metadata.generation;
     world.config = None;
     world.see();
     world.run_for(1.0);
-    world.config = Some(Wanted { generation, source: Some(source("new")), status: NodeConfigStatus::default() });
+    world.config = Some(wanting(generation, Some(source("new"))));
     world.see();
     world.run_for(0.04);
     let synced = |world: &World| {

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use super::activation::Cause;
 use super::backoff::{after, jittered};
 use super::{Found, State, Turn, UnderWay, texts};
-use crate::signals::{Effect, FetchError, Fetched, NodeHealth, Verdict, Wanted};
+use crate::signals::{Effect, FetchError, Fetched, NodeHealth, Verdict};
 use crate::state::{Failure, FailureKind, Phase};
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};
 
 /// Why what spec says was not taken.
@@ -44,12 +44,11 @@ impl SyncProblem {
 
 impl State {
     /// Takes note of what the NodeConfig says.
-    pub(super) fn see(&mut self, wanted: Option<&Wanted>) {
+    pub(super) fn see(&mut self, wanted: Option<&NodeConfig>) {
         let volatile = &mut self.volatile;
         if let Some(new) = wanted {
-            let source = |wanted: &Wanted| wanted.source.clone();
             let first = volatile.wanted.is_none();
-            if volatile.wanted.as_ref().map(source) != Some(new.source.clone()) {
+            if volatile.wanted.as_ref().map(|wanted| &wanted.spec) != Some(&new.spec) {
                 volatile.sync.backoff.clear();
                 volatile.sync.due = None;
             }
@@ -66,11 +65,11 @@ impl State {
 
     /// The ConfigMap that spec names.
     fn wanted_map(&self) -> Option<&ConfigMapSource> {
-        self.volatile.wanted.as_ref()?.source.as_ref()?.config_map.as_ref()
+        self.volatile.wanted.as_ref()?.spec.config_source.as_ref()?.config_map.as_ref()
     }
 
     fn is_wanted(&self, source: &ConfigSource) -> bool {
-        let wanted = self.volatile.wanted.as_ref().and_then(|wanted| wanted.source.as_ref());
+        let wanted = self.volatile.wanted.as_ref().and_then(|wanted| wanted.spec.config_source.as_ref());
         wanted.is_some_and(|wanted| wanted.names_same(source))
     }
 
@@ -80,8 +79,8 @@ impl State {
             return;
         }
         let Some(wanted) = &self.volatile.wanted else { return };
-        let generation = wanted.generation;
-        match &wanted.source {
+        let generation = wanted.metadata.generation;
+        match &wanted.spec.config_source {
             None => {
                 self.reset(turn);
                 self.volatile.sync.problem = None;
@@ -110,7 +109,7 @@ impl State {
         }
         if let Some(source) = self.wanted_map().cloned() {
             self.volatile.sync.under_way = UnderWay::Fetching;
-            turn.effects.push(Effect::Fetch(source));
+            turn.step.effects.push(Effect::Fetch(source));
         }
     }
 
@@ -134,7 +133,7 @@ impl State {
             Ok(_) if self.volatile.activation.under_way || self.is_held(turn.now) => {}
             Ok(fetched) => {
                 self.volatile.sync.under_way = UnderWay::Checkpointing(fetched.clone());
-                turn.effects.push(Effect::Checkpoint(Box::new(fetched.download.clone())));
+                turn.step.checkpoint = Some(Box::new(fetched.download.clone()));
             }
         }
     }
@@ -180,7 +179,7 @@ impl State {
         beyond.pool.clone_from(&download.pool);
         beyond.immutable = download.immutable;
         if beyond.phase == Phase::Settled {
-            turn.effects.push(Effect::Prune);
+            turn.step.prune = true;
         }
         self.synced(turn.now);
     }
@@ -205,7 +204,7 @@ impl State {
         let settings = self.volatile.settings;
         let interval = if self.ledger.beyond.immutable { settings.resync_interval } else { settings.follow_interval };
         let next = after(now, jittered(interval, &mut self.volatile.chance));
-        let generation = self.volatile.wanted.as_ref().map(|wanted| wanted.generation);
+        let generation = self.volatile.wanted.as_ref().map(|wanted| wanted.metadata.generation);
         let sync = &mut self.volatile.sync;
         sync.problem = None;
         sync.backoff.clear();
@@ -219,7 +218,7 @@ impl State {
         volatile.sync.problem = Some(problem);
         volatile.sync.backoff.fail(&mut volatile.chance, now);
         volatile.sync.due = None;
-        volatile.sync.generation = volatile.wanted.as_ref().map(|wanted| wanted.generation);
+        volatile.sync.generation = volatile.wanted.as_ref().map(|wanted| wanted.metadata.generation);
     }
 
     /// A checkpoint becomes the assignment. One that the kubelet would refuse does so too, and the kubelet goes to its last
@@ -233,7 +232,7 @@ impl State {
         beyond.pool.clone_from(&download.pool);
         beyond.immutable = download.immutable;
         self.synced(turn.now);
-        turn.effects.push(Effect::Announce(texts::changed(Some(&download.source))));
+        turn.step.effects.push(Effect::Announce(texts::changed(Some(&download.source))));
         self.go(Cause::Assignment, *node, turn);
     }
 
@@ -243,7 +242,7 @@ impl State {
             return;
         }
         if self.ledger.assigned.take().is_some() {
-            turn.effects.push(Effect::Announce(texts::changed(None)));
+            turn.step.effects.push(Effect::Announce(texts::changed(None)));
         }
         self.ledger.last_known_good = None;
         let beyond = &mut self.ledger.beyond;
@@ -276,10 +275,10 @@ impl State {
             self.ledger.beyond.phase = Phase::Activating { before: self.before(None) };
         }
         // An agent that is killed here finds the same again.
-        turn.urgent |= self.ledger != before;
+        turn.step.urgent |= self.ledger != before;
         // Until then, what the kubelet ran before is still asked for.
         if self.ledger.beyond.phase == Phase::Settled {
-            turn.effects.push(Effect::Prune);
+            turn.step.prune = true;
         }
     }
 
@@ -317,9 +316,9 @@ fn refusal(verdict: &Verdict) -> Option<Failure> {
 
 /// The sync error that an agent before this one left in status. It stands until the first download of this one: otherwise it
 /// would be gone for a moment with every start.
-fn left_behind(wanted: &Wanted) -> Option<SyncProblem> {
+fn left_behind(wanted: &NodeConfig) -> Option<SyncProblem> {
     let error = wanted.status.config.as_ref()?.error()?.strip_prefix(error_text::SYNC_PREFIX)?;
-    let condition = wanted.status.conditions.iter().find(|condition| condition.kind == texts::SYNCED)?;
-    (wanted.status.observed_generation == Some(wanted.generation))
+    let condition = wanted.status.conditions.iter().find(|condition| condition.kind == SYNCED)?;
+    (wanted.status.observed_generation == Some(wanted.metadata.generation))
         .then(|| SyncProblem::new(&condition.reason, error, &condition.message))
 }

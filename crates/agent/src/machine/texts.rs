@@ -6,22 +6,14 @@ use std::time::Duration;
 use super::trial::Ailment;
 use crate::signals::Announcement;
 use crate::state::{Failure, FailureKind};
-use nodecfg_contract::error_text::{self, TRIAL_PREFIX};
+use nodecfg_contract::error_text::TRIAL_PREFIX;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
-/// The condition that the agent took what spec says.
-pub(super) const SYNCED: &str = "Synced";
-/// The condition that the kubelet runs what is assigned.
-pub(super) const ACTIVE: &str = "Active";
-/// The condition that what is assigned is the last known good.
-pub(super) const KNOWN_GOOD: &str = "KnownGood";
 /// The reason of a condition that a disk stands in the way of.
 pub(super) const STORAGE_FAILED: &str = "StorageFailed";
 
 /// Follows `failed to sync: `.
 pub(super) const HASH_DIFFERS: &str = "content differs from its annotation nodecfg.dev/content-hash";
-/// The kubelet could not be restarted.
-pub(super) const RESTART: &str = error_text::RESTART;
 
 /// The kubelet is about to use another configuration: its own event, word for word.
 pub(super) fn changed(source: Option<&ConfigSource>) -> Announcement {
@@ -73,6 +65,15 @@ fn in_full(what: &Ailment) -> String {
     }
 }
 
+fn failed(what: &Ailment) -> String {
+    let what = match what {
+        Ailment::Healthz(_) => "kubelet /healthz did not answer",
+        Ailment::NotReady => "Node was not Ready",
+        Ailment::NoLease => "Lease was not renewed",
+    };
+    format!("{TRIAL_PREFIX}{what}")
+}
+
 /// A trial's error text and reason: the kubelet stopped answering again and again.
 pub(super) fn crash_loop(lapses: u32, what: &Ailment) -> (String, String) {
     let error = format!("{TRIAL_PREFIX}kubelet stopped answering /healthz {lapses} times");
@@ -83,21 +84,13 @@ pub(super) fn crash_loop(lapses: u32, what: &Ailment) -> (String, String) {
 /// The same: it never was healthy.
 pub(super) fn never_healthy(limit: Duration, what: &Ailment) -> (String, String) {
     let limit = limit.as_secs_f64();
-    let error = match what {
-        Ailment::Healthz(_) => format!("{TRIAL_PREFIX}kubelet /healthz did not answer within {limit} s"),
-        Ailment::NotReady => format!("{TRIAL_PREFIX}Node was not Ready within {limit} s"),
-        Ailment::NoLease => format!("{TRIAL_PREFIX}Lease was not renewed within {limit} s"),
-    };
+    let error = format!("{} within {limit} s", failed(what));
     (error, format!("the kubelet was not healthy within {limit} s of its restart: {}", in_full(what)))
 }
 
 /// The same: it was healthy, and then not any more.
 pub(super) fn no_longer_healthy(limit: Duration, what: &Ailment) -> (String, String) {
     let limit = limit.as_secs_f64();
-    let error = match what {
-        Ailment::Healthz(_) => format!("{TRIAL_PREFIX}kubelet /healthz did not answer for {limit} s"),
-        Ailment::NotReady => format!("{TRIAL_PREFIX}Node was not Ready for {limit} s"),
-        Ailment::NoLease => format!("{TRIAL_PREFIX}Lease was not renewed for {limit} s"),
-    };
+    let error = format!("{} for {limit} s", failed(what));
     (error, format!("the kubelet was unhealthy for more than {limit} s during its trial: {}", in_full(what)))
 }

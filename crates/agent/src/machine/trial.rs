@@ -125,7 +125,7 @@ impl State {
         if node {
             watch.asked = Some(turn.now);
         }
-        turn.effects.push(Effect::Probe { node });
+        turn.step.effects.push(Effect::Probe { node });
     }
 
     /// When to look again.
@@ -178,7 +178,7 @@ impl State {
             _ => {}
         }
         // What was seen counts, whether or not it can be saved.
-        turn.urgent = *trial != before;
+        turn.step.urgent = *trial != before;
         let (trial, ailment) = (trial.clone(), watch.ailment.clone());
         if let Some(failure) = self.failure(&trial, ailment.as_ref(), now).filter(|_| !last_resort) {
             self.fall_back(failure, turn);
@@ -214,6 +214,6 @@ impl State {
         }
         self.ledger.beyond.phase = Phase::Settled;
         self.volatile.watch.begin();
-        turn.effects.push(Effect::Prune);
+        turn.step.prune = true;
     }
 }

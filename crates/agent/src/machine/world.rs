@@ -1,5 +1,5 @@
 //! A world for the machine to live in, in virtual time: an API server, a disk that holds the ledger, a kubelet process. It
-//! does with a step what the keeper and the driver do, and holds on every step what must always be so.
+//! does with a step what the runtime and the driver do, and holds on every step what must always be so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,13 +7,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::backoff::{after, since};
-use super::{State, step};
+use super::{State, not_saved, step};
 use crate::signals::{
     ActivationError, Announcement, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step, Verdict,
-    Wanted,
 };
 use crate::state::{FailureKind, Ledger, Phase, Settings};
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec, NodeConfigStatus};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
 /// What a kubelet does on a configuration.
@@ -71,7 +70,7 @@ pub(super) struct World {
     /// By name; the local configuration is `local`.
     pub(super) behaviours: BTreeMap<String, Behaviour>,
     pub(super) faults: Faults,
-    pub(super) config: Option<Wanted>,
+    pub(super) config: Option<NodeConfig>,
     /// What the kubelet's configuration file holds.
     pub(super) placed: Option<ConfigSource>,
     /// What the kubelet process was started on, and when.
@@ -100,6 +99,12 @@ pub(super) fn settings() -> Settings {
 
 pub(super) fn source(name: &str) -> ConfigSource {
     ConfigSource::config_map("kube-system", name, "kubelet")
+}
+
+/// A NodeConfig that says so.
+pub(super) fn wanting(generation: i64, config_source: Option<ConfigSource>) -> NodeConfig {
+    let metadata = Metadata { generation, ..Metadata::default() };
+    NodeConfig { metadata, spec: NodeConfigSpec { config_source }, ..NodeConfig::default() }
 }
 
 pub(super) fn at(seconds: f64) -> Timestamp {
@@ -134,7 +139,7 @@ impl World {
             maps: BTreeMap::new(),
             behaviours: BTreeMap::new(),
             faults: Faults::default(),
-            config: Some(Wanted { generation: 1, source: None, status: NodeConfigStatus::default() }),
+            config: Some(wanting(1, None)),
             placed: None,
             runs: None,
             started: now - jiff::SignedDuration::from_secs(2_000),
@@ -159,7 +164,7 @@ impl World {
         self.take(Event::Started { verdict, in_place: self.placed == target });
         let seen = self.config.clone();
         if !self.faults.api_away {
-            self.send(0.01, Event::Seen(seen));
+            self.send(0.01, Event::Seen(seen.map(Box::new)));
         }
     }
 
@@ -219,10 +224,9 @@ impl World {
 
     /// Spec says something else.
     pub(super) fn assign(&mut self, source: Option<ConfigSource>) {
-        let mut config =
-            self.config.take().unwrap_or(Wanted { generation: 0, source: None, status: NodeConfigStatus::default() });
-        config.generation += 1;
-        config.source = source;
+        let mut config = self.config.take().unwrap_or_default();
+        config.metadata.generation += 1;
+        config.spec.config_source = source;
         self.config = Some(config);
         self.see();
     }
@@ -231,7 +235,7 @@ impl World {
     pub(super) fn see(&mut self) {
         if !self.faults.api_away {
             let seen = self.config.clone();
-            self.send(0.01, Event::Seen(seen));
+            self.send(0.01, Event::Seen(seen.map(Box::new)));
         }
     }
 
@@ -240,17 +244,20 @@ impl World {
         self.queue.insert((after(self.now, Duration::from_secs_f64(seconds)), self.sequence), event);
     }
 
-    /// Does with an event what the keeper does.
+    /// Does with an event what the runtime does.
     fn take(&mut self, event: Event) {
         self.at_once = if self.at_once.0 == self.now { (self.now, self.at_once.1 + 1) } else { (self.now, 0) };
         assert!(self.at_once.1 < 50, "the machine turns on the spot: {event:?}\n{:#?}", self.state);
         self.steps += 1;
         let before = self.state.ledger.clone();
-        let (state, taken) = step(&self.state, &event, self.now);
+        let (mut state, mut taken) = step(&self.state, &event, self.now);
         assert_eq!((state.clone(), taken.clone()), step(&self.state, &event, self.now), "a step is deterministic");
         assert!(taken.effects.len() <= 6, "{taken:?}");
-        if !matches!(event, Event::NotSaved(_)) {
-            self.check(&before, &state);
+        self.check(&before, &state);
+        if self.faults.disk_full && !taken.urgent && ![&before, &self.saved].contains(&&state.ledger) {
+            (state, taken) = not_saved(&self.state, &event, "no space left on device", self.now);
+            assert_eq!(state.ledger.assigned, before.assigned, "nothing was taken");
+            assert_eq!(state.ledger.last_known_good, before.last_known_good);
         }
         self.state = state;
         let pending = self.state.ledger.beyond.phase != Phase::Settled
@@ -259,21 +266,18 @@ impl World {
                 .volatile
                 .wanted
                 .as_ref()
-                .is_some_and(|wanted| wanted.source.is_some() || self.state.ledger.assigned.is_some());
-        let asked = |effect: &Effect| !matches!(effect, Effect::Announce(_) | Effect::Prune);
-        let awaited = !self.queue.is_empty() || taken.effects.iter().any(asked);
-        let all_nil =
-            self.state.volatile.wanted.as_ref().is_some_and(|wanted| wanted.source == Some(ConfigSource::default()));
+                .is_some_and(|wanted| wanted.spec.config_source.is_some() || self.state.ledger.assigned.is_some());
+        let asked = |effect: &Effect| !matches!(effect, Effect::Announce(_));
+        let awaited = !self.queue.is_empty() || taken.checkpoint.is_some() || taken.effects.iter().any(asked);
+        let all_nil = self
+            .state
+            .volatile
+            .wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.spec.config_source == Some(ConfigSource::default()));
         assert!(!pending || taken.wake.is_some() || awaited || all_nil, "stuck: {:#?}", self.state);
-        if self.state.ledger != self.saved {
-            if !self.faults.disk_full {
-                self.saved = self.state.ledger.clone();
-            } else if !taken.urgent && self.state.ledger != before && !matches!(event, Event::NotSaved(_)) {
-                self.take(Event::NotSaved("no space left on device".to_owned()));
-                assert_eq!(self.state.ledger.assigned, before.assigned, "nothing was taken");
-                assert_eq!(self.state.ledger.last_known_good, before.last_known_good);
-                return;
-            }
+        if !self.faults.disk_full {
+            self.saved = self.state.ledger.clone();
         }
         self.carry_out(taken);
     }
@@ -314,23 +318,22 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, Step { effects, wake, .. }: Step) {
+    fn carry_out(&mut self, Step { checkpoint, effects, prune, wake, .. }: Step) {
         self.wake = wake;
+        if let Some(download) = checkpoint {
+            let kept = if self.faults.disk_full { Err("no space left on device".to_owned()) } else { Ok(()) };
+            if kept.is_ok() {
+                self.checkpoints.insert(content(&download.source));
+            }
+            self.send(0.0, Event::Checkpointed(kept));
+        }
         for effect in effects {
             match effect {
                 Effect::Fetch(wanted) => {
                     let answer = self.fetch(&ConfigSource { config_map: Some(wanted) });
                     self.send(0.05, Event::Fetched(answer));
                 }
-                Effect::Checkpoint(download) => {
-                    let full = self.faults.disk_full;
-                    if !full {
-                        self.checkpoints.insert(content(&download.source));
-                    }
-                    let answer = if full { Err("no space left on device".to_owned()) } else { Ok(()) };
-                    self.send(0.0, Event::Checkpointed(answer));
-                }
-                Effect::Activate(target) => self.activate(target),
+                Effect::Activate { target, .. } => self.activate(target),
                 Effect::Probe { node } => {
                     self.asked += usize::from(node);
                     let node = (node && !self.faults.api_away).then(|| self.node());
@@ -341,15 +344,13 @@ impl World {
                 }
                 Effect::Report(status) => self.report(*status),
                 Effect::Announce(announcement) => self.announcements.push(announcement),
-                Effect::Prune => {
-                    let named: Vec<String> = [&self.state.ledger.assigned, &self.state.ledger.last_known_good]
-                        .into_iter()
-                        .flatten()
-                        .map(content)
-                        .collect();
-                    self.checkpoints.retain(|checkpoint| named.contains(checkpoint));
-                }
             }
+        }
+        if prune {
+            let ledger = &self.state.ledger;
+            let named: Vec<String> =
+                [&ledger.assigned, &ledger.last_known_good].into_iter().flatten().map(content).collect();
+            self.checkpoints.retain(|checkpoint| named.contains(checkpoint));
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Two ways: `file`, the kubelet's `--config` itself, of which the one that the node was provisioned with is kept as the
 //! local configuration; and `drop-in`, a file in its `--config-dir` (1.28 on), which is laid over what the node was
-//! provisioned with. Decides nothing: what is placed, and that a kubelet accepts it, is the keeper's business.
+//! provisioned with. Decides nothing: what is placed, and that a kubelet accepts it, is the runtime's business.
 
 use std::path::{Path, PathBuf};
 

@@ -8,6 +8,7 @@ use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::disk::real::RealDisk;
 use crate::disk::{Entry, EntryKind};
+use crate::signals::NodeHealth;
 use crate::state::{Beyond, Phase, Trial};
 
 const DIR: &str = "/var/lib/nodecfg";
@@ -144,6 +145,39 @@ fn another_writer_counts_and_an_interrupted_save_does_not() {
     let found = load(&disk).unwrap();
     assert_eq!((found.assigned, found.last_known_good), (None, None));
     assert_eq!(found.beyond.phase, Phase::Activating { before: None });
+}
+
+#[test]
+fn a_state_file_of_another_release_is_read_whatever_it_leaves_out_or_adds() {
+    let text = |version: u64| serde_json::to_string(&source(version)).unwrap();
+    let pair = |assigned: &str| format!(r#"{{"assigned": {assigned}, "lastKnownGood": {}}}"#, text(1));
+    let rest = r#""started": "2026-01-01T00:00:00Z", "before": {"ready": true, "calm": 1}, "mood": "good""#;
+    let saved = format!(
+        r#"{{"format": 1, "now": {}, "before": {}, "since": 4, "beyond":
+            {{"phase": {{"kind": "trying", {rest}}}, "active": {}, "contentHash": "h", "rollbacks": 3, "later": []}}}}"#,
+        pair(&text(2)),
+        pair("null"),
+        text(2)
+    );
+    for assigned in [Some(source(2)), None] {
+        let disk = MemoryDisk::new();
+        for (path, source) in [("assigned", &assigned), ("last-known-good", &Some(source(1)))] {
+            let meta = source::encode(source.as_ref()).unwrap();
+            disk.put(&at("store/meta").join(path), meta.as_bytes(), 0o600);
+        }
+        disk.put(&at("agent.json"), saved.as_bytes(), 0o600);
+        let before = Some(NodeHealth { ready: true, lease_renewed: None });
+        let started = "2026-01-01T00:00:00Z".parse().unwrap();
+        let beyond = Beyond {
+            phase: Phase::Trying(Trial { started, before, ..Trial::default() }),
+            active: Some(source(2)),
+            content_hash: Some("h".to_owned()),
+            rollbacks: 3,
+            ..Beyond::default()
+        };
+        let expected = Ledger { assigned: Some(source(2)), last_known_good: Some(source(1)), beyond };
+        assert_eq!(load(&disk).unwrap(), expected);
+    }
 }
 
 #[test]

@@ -8,10 +8,10 @@ use std::time::Duration;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::{CustomResourceExt as _, ResourceExt as _};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::nodeconfig::{NodeConfigResource, definition};
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Character, User};
 use nodecfg_sandbox::face::ServerFace;
@@ -102,8 +102,7 @@ impl Site {
 
     /// Adds the resource NodeConfig.
     pub fn add_resource(&self) {
-        let definition = serde_json::to_value(NodeConfig::crd()).unwrap();
-        self.create("apiextensions.k8s.io", "customresourcedefinitions", "", definition);
+        self.create("apiextensions.k8s.io", "customresourcedefinitions", "", definition());
     }
 
     /// Removes it again.
@@ -139,10 +138,10 @@ impl Site {
 
     /// Assigns a ConfigMap to the node, or with `None` its local configuration.
     pub async fn assign(&self, config_map: Option<&str>) {
-        let configs = kube::Api::<NodeConfig>::all(self.api.client());
+        let configs = kube::Api::<NodeConfigResource>::all(self.api.client());
         let source = config_map.map(|name| ConfigSource::config_map(NAMESPACE, name, KUBELET_KEY));
         if configs.get_opt(NODE).await.unwrap().is_none() {
-            configs.create(&PostParams::default(), &NodeConfig::new(NODE, Default::default())).await.unwrap();
+            configs.create(&PostParams::default(), &NodeConfigResource::new(NODE, Default::default())).await.unwrap();
         }
         let patch = Patch::Merge(json!({"spec": {"configSource": source}}));
         configs.patch(NODE, &PatchParams::default(), &patch).await.unwrap();
@@ -160,7 +159,8 @@ impl Site {
 
     /// Everything that the status says from now on, in order. The NodeConfig must be there.
     pub async fn follow(&self) -> Arc<Mutex<Vec<String>>> {
-        let configs = kube::Api::<DynamicObject>::all_with(self.api.client(), &ApiResource::erase::<NodeConfig>(&()));
+        let configs =
+            kube::Api::<DynamicObject>::all_with(self.api.client(), &ApiResource::erase::<NodeConfigResource>(&()));
         let now = configs.get(NODE).await.unwrap();
         let (heard, all) = (Arc::default(), WatchParams::default().fields(&format!("metadata.name={NODE}")));
         let sink: Arc<Mutex<Vec<String>>> = Arc::clone(&heard);

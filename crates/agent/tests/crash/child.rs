@@ -14,8 +14,8 @@ use nodecfg_agent::disk::real::RealDisk;
 use nodecfg_agent::disk::{Disk, Entry};
 use nodecfg_agent::driver::{self, Options};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
-use nodecfg_agent::keeper::{Keeper, Paths};
 use nodecfg_agent::placement::Placement;
+use nodecfg_agent::runtime::{AgentRuntime, Paths};
 use nodecfg_agent::state::Settings;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::KubeletVersion;
@@ -220,7 +220,7 @@ pub async fn live(folder: &Path, server: &str, node: &str, order: Order) {
     let agent = folder.join("agent");
     let disk = DeadlyDisk { disk: RealDisk::open(&agent).unwrap(), reaper: reaper.clone() };
     let paths = Paths { folder: agent, placement: Placement::File { config: config(folder) } };
-    let keeper = Keeper::open(&paths, settings(), disk, order.at).unwrap();
+    let runtime = AgentRuntime::open(&paths, settings(), disk, order.at).unwrap();
     let host = DeadlyHost { folder: folder.to_owned(), reaper };
     let name = NodeName::new(node).unwrap();
     let client = AgentClient::new(server::client(server), server, name, AgentClientOptions::default());
@@ -229,11 +229,11 @@ pub async fn live(folder: &Path, server: &str, node: &str, order: Order) {
             let told = async {
                 let _ = tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await;
             };
-            driver::run(keeper, client, &host, Options::default(), told).await.unwrap();
+            driver::run(runtime, client, &host, Options::default(), told).await.unwrap();
         }
         Ending::Idle => {
             let limit = Duration::from_secs(50);
-            driver::once(keeper, client, &host, Options::default(), limit, limit).await.unwrap();
+            driver::once(runtime, client, &host, Options::default(), limit, limit).await.unwrap();
         }
     }
 }

@@ -13,11 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::CustomResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+use nodecfg_contract::nodeconfig::{NodeConfigResource, NodeConfigStatus, definition};
 use nodecfg_sandbox::api::{Api, ApiOptions, Character, User};
 use nodecfg_sandbox::nodes::{NodeSpec, node_object};
 use serde_json::{Value, json};
@@ -195,8 +194,7 @@ impl Cluster {
             "",
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
         );
-        let definition = serde_json::to_value(NodeConfig::crd()).unwrap();
-        cluster.create("apiextensions.k8s.io", "customresourcedefinitions", "", definition);
+        cluster.create("apiextensions.k8s.io", "customresourcedefinitions", "", definition());
         for (name, content) in scenario.maps {
             let object = json!({
                 "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE},
@@ -217,8 +215,8 @@ impl Cluster {
         let name = format!("n{}", self.nodes);
         let spec = NodeSpec::new(NodeName::new(&name).unwrap(), BTreeMap::new(), "v1.36.2");
         self.create("", "nodes", "", node_object(&spec, jiff::Timestamp::now(), 1));
-        let configs = kube::Api::<NodeConfig>::all(self.api.client());
-        configs.create(&PostParams::default(), &NodeConfig::new(&name, Default::default())).await.unwrap();
+        let configs = kube::Api::<NodeConfigResource>::all(self.api.client());
+        configs.create(&PostParams::default(), &NodeConfigResource::new(&name, Default::default())).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         match from {
             Some(from) => copy(from, folder.path()),
@@ -232,13 +230,13 @@ impl Cluster {
 
     async fn assign(&self, node: &Node, wanted: Option<(&str, &str)>) {
         let source = wanted.map(|(name, key)| ConfigSource::config_map(NAMESPACE, name, key));
-        let configs = kube::Api::<NodeConfig>::all(self.api.client());
+        let configs = kube::Api::<NodeConfigResource>::all(self.api.client());
         let patch = Patch::Merge(json!({"spec": {"configSource": source}}));
         configs.patch(&node.name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     async fn set_status(&self, node: &Node, status: &Value) {
-        let configs = kube::Api::<NodeConfig>::all(self.api.client());
+        let configs = kube::Api::<NodeConfigResource>::all(self.api.client());
         let patch = Patch::Merge(json!({"status": status}));
         configs.patch_status(&node.name, &PatchParams::default(), &patch).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! A node in virtual time: an API server, a kubelet process and its service manager, a disk in memory, and the real keeper
+//! A node in virtual time: an API server, a kubelet process and its service manager, a disk in memory, and the real runtime
 //! between them, which can be killed at every operation of the disk and between any two things that it asks for.
 //!
 //! The world knows what every configuration does to a kubelet, which the agent does not, and holds at every moment what must
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use nodecfg_agent::disk::memory::{Fault, MemoryDisk};
-use nodecfg_agent::keeper::{Keeper, Outcome, Outward, Paths};
 use nodecfg_agent::placement::Placement;
-use nodecfg_agent::signals::{ActivationError, Download, Event, FetchError, Health, NodeHealth, Wanted};
+use nodecfg_agent::runtime::{AgentRuntime, Paths};
+use nodecfg_agent::signals::{ActivationError, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use nodecfg_agent::state::{FailureKind, Ledger, Phase, Settings};
 use nodecfg_agent::store::Store;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
@@ -61,7 +61,7 @@ pub enum Death {
 pub enum When {
     /// At the disk's operation of this number, counted from now.
     Operation(u64),
-    /// Before this one of the things that the keeper asks for, counted from now.
+    /// Before this one of the things that the runtime asks for, counted from now.
     Before(u64),
     /// After it, before its answer.
     After(u64),
@@ -96,14 +96,14 @@ enum Message {
 pub struct World {
     pub now: Timestamp,
     pub disk: MemoryDisk,
-    keeper: Option<Keeper<MemoryDisk>>,
+    runtime: Option<AgentRuntime<MemoryDisk>>,
     wake: Option<Timestamp>,
     queue: BTreeMap<(Timestamp, u64), Message>,
     sequence: u64,
     random: fastrand::Rng,
     // The API server.
     pub maps: BTreeMap<String, Map>,
-    pub config: Option<Wanted>,
+    pub config: Option<NodeConfig>,
     pub api_away: bool,
     versions: u64,
     // The kubelet.
@@ -116,7 +116,7 @@ pub struct World {
     known: BTreeSet<Vec<u8>>,
     // Death.
     doom: Option<Doom>,
-    /// What the keeper asked for, ever.
+    /// What the runtime asked for, ever.
     asked: u64,
     pub kills: u64,
     /// When power was lost, lately.
@@ -160,13 +160,13 @@ impl World {
         let mut world = Self {
             now,
             disk,
-            keeper: None,
+            runtime: None,
             wake: None,
             queue: BTreeMap::new(),
             sequence: 0,
             random: fastrand::Rng::with_seed(seed),
             maps: BTreeMap::new(),
-            config: Some(Wanted { generation: 1, source: None, status: NodeConfigStatus::default() }),
+            config: Some(NodeConfig::default()),
             api_away: false,
             versions: 100,
             runs: local,
@@ -220,8 +220,8 @@ impl World {
 
     pub fn assign(&mut self, source: Option<ConfigSource>) {
         if let Some(config) = &mut self.config {
-            config.generation += 1;
-            config.source = source;
+            config.metadata.generation += 1;
+            config.spec.config_source = source;
         }
         self.failed = None;
         self.calm_since = self.now;
@@ -229,9 +229,9 @@ impl World {
     }
 
     fn see(&mut self) {
-        if self.keeper.is_some() && !self.api_away {
+        if self.runtime.is_some() && !self.api_away {
             let seen = self.config.clone();
-            self.send(0.01, Message::Event(Box::new(Event::Seen(seen))));
+            self.send(0.01, Message::Event(Box::new(Event::Seen(seen.map(Box::new)))));
         }
     }
 
@@ -324,7 +324,7 @@ impl World {
         let Some(doom) = self.doom.take() else { return };
         self.kills += 1;
         self.note(&format!("killed: {:?} at {:?}", doom.death, doom.when));
-        self.keeper = None;
+        self.runtime = None;
         self.wake = None;
         self.queue.clear();
         self.disk.heal();
@@ -356,13 +356,13 @@ impl World {
     fn be_born(&mut self) {
         self.born = None;
         let seed = self.random.u64(..);
-        let keeper = match Keeper::open(&paths(), settings(), self.disk.clone(), seed) {
-            Ok(keeper) => keeper,
+        let runtime = match AgentRuntime::open(&paths(), settings(), self.disk.clone(), seed) {
+            Ok(runtime) => runtime,
             Err(_) if self.struck() => return self.die(),
             Err(error) => panic!("the agent does not start any more: {error}\n{}", self.history),
         };
-        self.keeper = Some(keeper);
-        self.give(|keeper, now| keeper.start(kubelet(), now));
+        self.runtime = Some(runtime);
+        self.give(|runtime, now| runtime.start(kubelet(), now));
         self.see();
     }
 
@@ -373,19 +373,19 @@ impl World {
         self.queue.insert((after(self.now, seconds), self.sequence), message);
     }
 
-    /// Has the keeper do something, and does what it asks for.
-    fn give(&mut self, act: impl FnOnce(&mut Keeper<MemoryDisk>, Timestamp) -> Outcome) {
-        let Some(mut keeper) = self.keeper.take() else { return };
-        let outcome = act(&mut keeper, self.now);
-        let ledger = keeper.ledger().clone();
-        self.keeper = Some(keeper);
+    /// Has the runtime do something, and does what it asks for.
+    fn give(&mut self, act: impl FnOnce(&mut AgentRuntime<MemoryDisk>, Timestamp) -> Step) {
+        let Some(mut runtime) = self.runtime.take() else { return };
+        let step = act(&mut runtime, self.now);
+        let ledger = runtime.ledger().clone();
+        self.runtime = Some(runtime);
         self.check_config("after a step");
         if self.struck() {
             return self.die();
         }
         self.check_ledger(&ledger);
-        self.wake = outcome.wake;
-        for effect in outcome.effects {
+        self.wake = step.wake;
+        for effect in step.effects {
             let number = self.asked;
             self.asked += 1;
             let strikes = |doom: &Option<Doom>, after: bool| {
@@ -407,26 +407,27 @@ impl World {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Event(event) => self.give(|keeper, now| keeper.take(*event, now)),
-            Message::Fetched(result, node) => self.give(|keeper, now| keeper.fetched(*result, node, kubelet(), now)),
+            Message::Event(event) => self.give(|runtime, now| runtime.take(*event, now)),
+            Message::Fetched(result, node) => self.give(|runtime, now| runtime.fetched(*result, node, kubelet(), now)),
         }
     }
 
-    fn carry_out(&mut self, effect: Outward, ledger: &Ledger) {
+    fn carry_out(&mut self, effect: Effect, ledger: &Ledger) {
         match effect {
-            Outward::Fetch(source) => {
+            Effect::Fetch(source) => {
                 let node = (!self.api_away).then(|| self.node());
                 let answer = self.fetch(&source);
                 self.send(0.05, Message::Fetched(Box::new(answer), node));
             }
-            Outward::Restart { .. } => self.restart(ledger),
-            Outward::Probe { node, healthz } => {
+            Effect::Activate { .. } => self.restart(ledger),
+            Effect::Probe { node } => {
+                let healthz = self.runtime.as_mut().expect("an agent").healthz();
                 assert_eq!((healthz.address.as_str(), healthz.port), ("127.0.0.1", 10248));
                 let node = (node && !self.api_away).then(|| self.node());
                 let kubelet = if self.answers() { Ok(()) } else { Err("connection refused".to_owned()) };
                 self.send(0.01, Message::Event(Box::new(Event::Probed(Health { kubelet, node }))));
             }
-            Outward::Report(status) => {
+            Effect::Report(status) => {
                 let answer = match &mut self.config {
                     Some(config) if !self.api_away => {
                         config.status = *status;
@@ -440,7 +441,7 @@ impl World {
                     self.see();
                 }
             }
-            Outward::Announce(announcement) => {
+            Effect::Announce(announcement) => {
                 let text = format!("{}: {}", announcement.reason, announcement.message);
                 self.note(&text);
             }
@@ -612,7 +613,7 @@ impl World {
     }
 
     fn is_current(&self, assigned: Option<&ConfigSource>) -> bool {
-        let wanted = self.config.as_ref().and_then(|config| config.source.as_ref());
+        let wanted = self.config.as_ref().and_then(|config| config.spec.config_source.as_ref());
         match (assigned, wanted) {
             (Some(assigned), Some(wanted)) => assigned.names_same(wanted) && self.text_of(assigned).is_some(),
             _ => false,
@@ -690,7 +691,7 @@ impl World {
 
     /// How things are.
     pub fn snapshot(&self) -> Snapshot {
-        let ledger = self.keeper.as_ref().map(|keeper| keeper.ledger().clone()).unwrap_or_default();
+        let ledger = self.runtime.as_ref().map(|runtime| runtime.ledger().clone()).unwrap_or_default();
         Snapshot::of(&self.disk.files(), &self.runs).with_ledger(&ledger).with_status(&self.status())
     }
 

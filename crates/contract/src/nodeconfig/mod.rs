@@ -2,23 +2,30 @@
 //!
 //! Cluster-scoped, named like its Node and owned by it. The reconciler writes `spec.configSource`, the agent of that node
 //! writes `status`. Shapes below `spec` and `status.config` are core/v1's ([`crate`], KEP-281). The
-//! CustomResourceDefinition is derived from these types; nothing else describes it.
+//! CustomResourceDefinition is derived from these types; nothing else describes it. Clients read [`NodeConfig`].
 
 #![cfg_attr(
     feature = "definition",
     expect(clippy::duplicated_attributes, reason = "the columns of one table repeat their keys")
 )]
 
+use jiff::Timestamp;
 #[cfg(feature = "definition")]
 use kube_core::CustomResourceExt as _;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-#[cfg(feature = "definition")]
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::{ConfigSource, ConfigStatus};
 
 mod schema;
+
+/// The condition that the agent took what spec says.
+pub const SYNCED: &str = "Synced";
+/// The condition that the kubelet runs what is assigned.
+pub const ACTIVE: &str = "Active";
+/// The condition that what is assigned is the last known good.
+pub const KNOWN_GOOD: &str = "KnownGood";
 
 /// What a node shall run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +37,7 @@ mod schema;
         group = "nodecfg.dev",
         version = "v1alpha1",
         kind = "NodeConfig",
+        root = "NodeConfigResource",
         plural = "nodeconfigs",
         singular = "nodeconfig",
         shortname = "nc",
@@ -134,12 +142,86 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
 }
 
+/// A NodeConfig, as the reconciler and the agent of its node read it. A spec that cannot be read is an error; a status that
+/// cannot be read counts as none, since its agent writes it anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct NodeConfig {
+    /// The part of `metadata` that nodecfg reads.
+    pub metadata: Metadata,
+    /// What the node shall run.
+    #[serde(default)]
+    pub spec: NodeConfigSpec,
+    /// What is so on the node.
+    #[serde(default, deserialize_with = "readable")]
+    pub status: NodeConfigStatus,
+}
+
+/// meta/v1 ObjectMeta, as far as nodecfg reads it of a NodeConfig.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Metadata {
+    /// Its name, and its Node's.
+    pub name: String,
+    /// Its own uid.
+    pub uid: String,
+    /// Counts the changes of its spec.
+    pub generation: i64,
+    /// Its owners: its Node, as a rule.
+    pub owner_references: Option<Vec<OwnerReference>>,
+    /// When it was created.
+    pub creation_timestamp: Option<Timestamp>,
+    /// Set once it is being deleted.
+    pub deletion_timestamp: Option<String>,
+}
+
+/// meta/v1 OwnerReference.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct OwnerReference {
+    /// The kind of the owner.
+    pub kind: String,
+    /// The uid of the owner.
+    pub uid: String,
+}
+
+impl NodeConfig {
+    /// The uids of those of its owners that are Nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<&str> {
+        let owners = self.metadata.owner_references.iter().flatten();
+        owners.filter(|owner| owner.kind == "Node").map(|owner| owner.uid.as_str()).collect()
+    }
+
+    /// Whether it stands for the Node of this uid. One that an earlier Node of that name owned does not: the garbage collector
+    /// is about to remove it. One that no Node owns was made by hand and does, since the agent of that node follows it.
+    #[must_use]
+    pub fn stands_for(&self, node_uid: &str) -> bool {
+        let nodes = self.nodes();
+        self.metadata.deletion_timestamp.is_none() && (nodes.is_empty() || nodes.contains(&node_uid))
+    }
+
+    /// Whether the first of its owners is the Node of this uid.
+    #[must_use]
+    pub fn is_owned_first_by(&self, node_uid: &str) -> bool {
+        self.metadata.owner_references.iter().flatten().next().is_some_and(|owner| owner.uid == node_uid)
+    }
+
+    /// Every source that its spec or its status names.
+    pub fn sources(&self) -> impl Iterator<Item = &ConfigSource> {
+        self.spec.config_source.iter().chain(self.status.config.iter().flat_map(ConfigStatus::sources))
+    }
+}
+
+fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeConfigStatus, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
+}
+
 /// The CustomResourceDefinition (apiextensions.k8s.io/v1) that makes an API server keep NodeConfigs.
 #[cfg(feature = "definition")]
 #[must_use]
 pub fn definition() -> Value {
     // Types of k8s-openapi always serialise.
-    let mut definition = serde_json::to_value(NodeConfig::crd()).unwrap_or_default();
+    let mut definition = serde_json::to_value(NodeConfigResource::crd()).unwrap_or_default();
     schema::tidy(&mut definition);
     definition
 }

@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::names::{FleetName, NodeName, PoolName};
+use crate::nodeconfig::NodeConfig;
 use crate::{ConfigSource, ConfigStatus};
 use kubelet_config::pod_range::PodRange;
 
@@ -62,8 +64,17 @@ pub struct Observed {
 pub struct ListVersions {
     /// Of the list of Nodes.
     pub nodes: String,
-    /// Of the list of what carries the assignments, where that is not the Nodes.
-    pub carriers: Option<String>,
+    /// The list of what carries the assignments, where that is not the Nodes.
+    pub carriers: Option<NodeConfigList>,
+}
+
+/// All NodeConfigs of a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeConfigList {
+    /// The version of the list.
+    pub version: String,
+    /// By name, which is their Node's. Shared with the watch that goes on from here: there are thousands.
+    pub items: BTreeMap<NodeName, Arc<NodeConfig>>,
 }
 
 /// Namespace and name of a ConfigMap.

@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use crate::nodeconfig::ReportingAgent;
+
 /// What was last heard of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signs {
@@ -18,4 +20,10 @@ pub struct AgentSign {
     pub version: String,
     /// When it last wrote its status, by its own clock; unset when that cannot be read.
     pub heard: Option<Timestamp>,
+}
+
+impl From<&ReportingAgent> for AgentSign {
+    fn from(agent: &ReportingAgent) -> Self {
+        Self { version: agent.version.clone(), heard: agent.heard_at.parse().ok() }
+    }
 }

@@ -12,8 +12,8 @@ use crate::kubelets::sending;
 use crate::kubelets::wire;
 use nodecfg_agent::api::AgentClient;
 use nodecfg_agent::driver;
-use nodecfg_agent::keeper::Keeper;
 use nodecfg_agent::metrics::Metrics;
+use nodecfg_agent::runtime::AgentRuntime;
 use nodecfg_agent::state::Settings;
 
 /// How soon an agent whose store cannot be opened is started again, in its own time.
@@ -75,9 +75,9 @@ async fn until_down(host: &Simulated) {
 
 /// One life of the agent.
 async fn one(host: &Arc<Simulated>, agent: &Agent, seed: u64, mut stop: watch::Receiver<bool>) {
-    let opened = Keeper::open(&super::host::paths(), agent.settings, host.disk.clone(), seed);
-    let keeper = match opened {
-        Ok(keeper) => keeper,
+    let opened = AgentRuntime::open(&super::host::paths(), agent.settings, host.disk.clone(), seed);
+    let runtime = match opened {
+        Ok(runtime) => runtime,
         Err(error) => {
             tracing::warn!(node = %host.name, "the agent of a simulated node did not start: {error}");
             tokio::time::sleep(host.pace.real_duration(RESTART)).await;
@@ -90,7 +90,7 @@ async fn one(host: &Arc<Simulated>, agent: &Agent, seed: u64, mut stop: watch::R
         let _ = stop.wait_for(|stop| *stop).await;
     };
     let agents_host = AgentsHost(Arc::clone(host));
-    if let Err(error) = driver::run(keeper, agent.client.clone(), &agents_host, options, stopped).await {
+    if let Err(error) = driver::run(runtime, agent.client.clone(), &agents_host, options, stopped).await {
         tracing::warn!(node = %host.name, "the agent of a simulated node ended: {error}");
     }
 }

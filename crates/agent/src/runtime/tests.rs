@@ -1,4 +1,4 @@
-//! Stories of the keeper over a disk in memory: what is on disk, what goes out, and what the API server is told.
+//! Stories of the runtime over a disk in memory: what is on disk, what goes out, and what the API server is told.
 
 use std::path::Path;
 
@@ -92,7 +92,7 @@ fn a_full_disk_is_told_and_the_kubelet_untouched_until_there_is_room() {
         world.run(60);
         is(&world, "local", "local", "local", "failed to sync: internal failure, see Kubelet log for details");
         assert_eq!(world.running(), provisioned());
-        assert_eq!(world.keeper().ledger(), &Ledger::default());
+        assert_eq!(world.runtime().ledger(), &Ledger::default());
         world.disk.heal();
         world.run(200);
         is(&world, "a 1", "a 1", "a 1", "");
@@ -136,7 +136,7 @@ fn a_checkpoint_that_was_tampered_with_is_not_placed_but_mended() {
     world.disk.put(&path, b"maxPods: -5\n", 0o600);
     // That it is never in place, the world holds at every step.
     world.reopen(None);
-    assert_eq!(world.keeper().ledger().beyond.failure.as_ref().map(|failure| failure.kind), Some(FailureKind::Load));
+    assert_eq!(world.runtime().ledger().beyond.failure.as_ref().map(|failure| failure.kind), Some(FailureKind::Load));
     world.run(60);
     is(&world, "a 1", "a 1", "a 1", "");
     assert_eq!(world.disk.content(&path).as_deref(), Some(text("a", 1, Manner::Good).as_bytes()));
@@ -161,8 +161,9 @@ fn somebody_who_replaces_the_kubelets_file_is_taken_for_the_provisioner() {
 fn what_cannot_be_read_stops_the_agent_before_it_does_anything() {
     let placement = Placement::File { config: PathBuf::from("/etc/kubelet.yaml") };
     let paths = Paths { folder: PathBuf::from(FOLDER), placement };
-    let open =
-        |disk: &MemoryDisk| Keeper::open(&paths, settings(), disk.clone(), 1).expect_err("is refused").to_string();
+    let open = |disk: &MemoryDisk| {
+        AgentRuntime::open(&paths, settings(), disk.clone(), 1).expect_err("is refused").to_string()
+    };
     let disk = MemoryDisk::new();
     assert!(open(&disk).contains("/etc/kubelet.yaml does not exist"));
     disk.put(Path::new("/etc/kubelet.yaml"), b"maxPods: 5\n", 0o644);

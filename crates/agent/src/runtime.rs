@@ -15,14 +15,13 @@ use super::host::Healthz;
 use super::machine::{self, State};
 use super::placement::{Placement, PlacementError, Placer};
 use super::signals::{
-    ActivationError, Announcement, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Verdict,
+    ActivationError, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step, Verdict,
 };
 use super::state::{Ledger, Phase, Settings};
 use super::store::{Payload, Store, StoreError};
 use kubelet_config::risk::StateFile;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::ConfigSource;
 use nodecfg_contract::observed::KubeletVersion;
-use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 #[cfg(test)]
 mod faults;
@@ -31,7 +30,7 @@ mod tests;
 #[cfg(test)]
 mod world;
 
-/// How many steps one event may lead to. Each answer that the keeper gives itself ends something, so they are few.
+/// How many steps one event may lead to. Each answer that the runtime gives itself ends something, so they are few.
 const MOST_STEPS: usize = 64;
 /// When to try again what concerns nothing but the disk: to save what was acted upon already, to prune.
 const TIDY_AGAIN: Duration = Duration::from_secs(60);
@@ -56,41 +55,9 @@ pub enum OpenError {
     Placement(#[from] PlacementError),
 }
 
-/// What the keeper cannot do itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outward {
-    /// Download this ConfigMap; the answer goes to [`Keeper::fetched`].
-    Fetch(ConfigMapSource),
-    /// Restart the kubelet, with these state files removed while it does not run; the answer is [`Event::Activated`].
-    Restart {
-        /// The files.
-        remove: Vec<StateFile>,
-    },
-    /// Look how the kubelet is; the answer is [`Event::Probed`].
-    Probe {
-        /// Whether to ask the API server about the node, once the kubelet has answered.
-        node: bool,
-        /// Where the kubelet answers.
-        healthz: Healthz,
-    },
-    /// Write the status; the answer is [`Event::Reported`].
-    Report(Box<NodeConfigStatus>),
-    /// Emit an Event on the Node; no answer.
-    Announce(Announcement),
-}
-
-/// What comes of an event.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// What is to be done, in this order.
-    pub effects: Vec<Outward>,
-    /// When to come back with [`Event::Tick`], at the latest.
-    pub wake: Option<Timestamp>,
-}
-
 /// The agent without the world around it.
 #[derive(Debug)]
-pub struct Keeper<D> {
+pub struct AgentRuntime<D> {
     disk: D,
     store: Store,
     placer: Placer,
@@ -105,7 +72,7 @@ pub struct Keeper<D> {
     healthz: Option<(Option<ConfigSource>, Healthz)>,
 }
 
-impl<D: Disk> Keeper<D> {
+impl<D: Disk> AgentRuntime<D> {
     /// An agent that goes on from what is on disk. Reads only: whatever it has to write comes with the first event.
     ///
     /// # Errors
@@ -121,7 +88,7 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// The first event: the agent has looked at what is on disk. `kubelet`: the version that is installed on this host.
-    pub fn start(&mut self, kubelet: Option<KubeletVersion>, now: Timestamp) -> Outcome {
+    pub fn start(&mut self, kubelet: Option<KubeletVersion>, now: Timestamp) -> Step {
         self.kubelet = kubelet;
         let ledger = &self.state.ledger;
         // A judgement that was made for a kubelet that is known is not overturned by one for a kubelet that is not.
@@ -138,14 +105,14 @@ impl<D: Disk> Keeper<D> {
         self.take(Event::Started { verdict, in_place }, now)
     }
 
-    /// The answer to [`Outward::Fetch`]. `node`: how the node is, as far as the API server says.
+    /// The answer to [`Effect::Fetch`]. `node`: how the node is, as far as the API server says.
     pub fn fetched(
         &mut self,
         result: Result<Download, FetchError>,
         node: Option<NodeHealth>,
         kubelet: Option<KubeletVersion>,
         now: Timestamp,
-    ) -> Outcome {
+    ) -> Step {
         self.kubelet = kubelet.or(self.kubelet);
         let fetched = result.and_then(|download| {
             let key = key(&download.source);
@@ -156,35 +123,39 @@ impl<D: Disk> Keeper<D> {
         self.take(Event::Fetched(fetched), now)
     }
 
-    /// Any other event.
-    pub fn take(&mut self, event: Event, now: Timestamp) -> Outcome {
-        let mut outcome = Outcome::default();
+    /// Any other event. What is left of the step to do are its effects, in this order, and its wake.
+    pub fn take(&mut self, event: Event, now: Timestamp) -> Step {
+        let mut left = Step::default();
         let mut events = VecDeque::from([event]);
         for _ in 0..MOST_STEPS {
             let Some(event) = events.pop_front() else { break };
-            let (next, step) = machine::step(&self.state, &event, now);
-            let news = next.ledger != self.state.ledger;
-            self.state = next;
-            outcome.wake = step.wake;
-            // The step that goes back because nothing could be saved has nothing new to save.
-            if !matches!(event, Event::NotSaved(_))
-                && let Err(error) = self.save()
-            {
-                if news && !step.urgent {
-                    events.push_front(Event::NotSaved(error.to_string()));
-                    continue;
+            let (mut next, mut step) = machine::step(&self.state, &event, now);
+            if let Err(error) = self.save(&next.ledger) {
+                if next.ledger != self.state.ledger && !step.urgent {
+                    (next, step) = machine::not_saved(&self.state, &event, &error.to_string(), now);
+                } else {
+                    tracing::warn!(%error, "cannot save what the agent knows; it goes on and tries again");
                 }
-                tracing::warn!(%error, "cannot save what the agent knows; it goes on and tries again");
+            }
+            self.state = next;
+            self.unpruned |= step.prune;
+            left.wake = step.wake;
+            if let Some(download) = step.checkpoint {
+                let kept = self.store.keep(&self.disk, &download).map_err(|error| error.to_string());
+                events.push_back(Event::Checkpointed(kept));
             }
             for effect in step.effects {
-                self.carry_out(effect, &mut outcome.effects, &mut events);
+                match self.prepare(effect) {
+                    Ok(effect) => left.effects.push(effect),
+                    Err(answer) => events.push_back(answer),
+                }
             }
         }
         if !self.tidy() {
             let again = now.checked_add(TIDY_AGAIN).unwrap_or(Timestamp::MAX);
-            outcome.wake = Some(outcome.wake.map_or(again, |wake| wake.min(again)));
+            left.wake = Some(left.wake.map_or(again, |wake| wake.min(again)));
         }
-        outcome
+        left
     }
 
     /// What the agent knows.
@@ -206,35 +177,28 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// Brings the ledger on disk up to date.
-    fn save(&mut self) -> Result<(), StoreError> {
-        if self.saved.as_ref() == Some(&self.state.ledger) {
+    fn save(&mut self, ledger: &Ledger) -> Result<(), StoreError> {
+        if self.saved.as_ref() == Some(ledger) {
             return Ok(());
         }
         self.saved = None;
-        self.store.save(&self.disk, &self.state.ledger)?;
-        self.saved = Some(self.state.ledger.clone());
+        self.store.save(&self.disk, ledger)?;
+        self.saved = Some(ledger.clone());
         Ok(())
     }
 
-    fn carry_out(&mut self, effect: Effect, out: &mut Vec<Outward>, answers: &mut VecDeque<Event>) {
+    /// Does of an effect what concerns the disk. Gives what is left of it to do, or the answer.
+    fn prepare(&mut self, effect: Effect) -> Result<Effect, Event> {
         match effect {
-            Effect::Fetch(source) => out.push(Outward::Fetch(source)),
-            Effect::Checkpoint(download) => {
-                let kept = self.store.keep(&self.disk, &download).map_err(|error| error.to_string());
-                answers.push_back(Event::Checkpointed(kept));
+            Effect::Activate { target, .. } => match self.place(target.as_ref()) {
+                Ok(remove) => Ok(Effect::Activate { target, remove }),
+                Err(reason) => Err(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
+            },
+            // A configuration of the node's own may do without: there is nothing to ask, and nothing to fall back to.
+            Effect::Probe { .. } if self.healthz().port == 0 => {
+                Err(Event::Probed(Health { kubelet: Ok(()), node: None }))
             }
-            Effect::Activate(target) => match self.place(target.as_ref()) {
-                Ok(remove) => out.push(Outward::Restart { remove }),
-                Err(reason) => answers.push_back(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
-            },
-            Effect::Probe { node } => match self.healthz() {
-                // A configuration of the node's own may do without: there is nothing to ask, and nothing to fall back to.
-                Healthz { port: 0, .. } => answers.push_back(Event::Probed(Health { kubelet: Ok(()), node: None })),
-                healthz => out.push(Outward::Probe { node, healthz }),
-            },
-            Effect::Report(status) => out.push(Outward::Report(status)),
-            Effect::Announce(announcement) => out.push(Outward::Announce(announcement)),
-            Effect::Prune => self.unpruned = true,
+            effect => Ok(effect),
         }
     }
 
@@ -308,15 +272,8 @@ impl<D: Disk> Keeper<D> {
     /// A checkpoint, with the hash that was said of it.
     fn load(&self, source: &ConfigSource) -> Result<Payload, String> {
         let payload = self.store.checkpoint(&self.disk, source).map_err(|error| error.to_string())?;
-        let Ledger { assigned, last_known_good, beyond } = &self.state.ledger;
-        let said = if assigned.as_ref() == Some(source) {
-            beyond.content_hash.as_deref()
-        } else if last_known_good.as_ref() == Some(source) {
-            beyond.last_known_good_hash.as_deref()
-        } else {
-            None
-        };
-        match content::check_hash(&payload, key(source), said) {
+        match content::check_hash(&payload, key(source), self.state.ledger.content_hash_of(source).map(String::as_str))
+        {
             Err(FetchError::HashDiffers(why)) => Err(format!("the checkpoint of {source} was changed: {why}")),
             _ => Ok(payload),
         }
@@ -329,7 +286,7 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// Where the kubelet answers. Looked up once, since a trial asks every second.
-    fn healthz(&mut self) -> Healthz {
+    pub fn healthz(&mut self) -> Healthz {
         let active = &self.state.ledger.beyond.active;
         if let Some((source, healthz)) = &self.healthz
             && source == active

@@ -1,4 +1,4 @@
-//! A world for the keeper: a disk that fails as it is told to, a kubelet that reads what is on it, an API server that has
+//! A world for the runtime: a disk that fails as it is told to, a kubelet that reads what is on it, an API server that has
 //! ConfigMaps. In virtual time; what must always be so is held after every step.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::disk::memory::MemoryDisk;
-use crate::signals::{Health, Wanted};
+use crate::signals::Health;
 use crate::state::FailureKind;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 
 pub(super) const FOLDER: &str = "/var/lib/nodecfg";
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
@@ -87,7 +88,7 @@ enum Answer {
 pub(super) struct World {
     pub(super) disk: MemoryDisk,
     paths: Paths,
-    keeper: Option<Keeper<MemoryDisk>>,
+    runtime: Option<AgentRuntime<MemoryDisk>>,
     /// The operation that the agent is killed at, and what is lost then.
     kill: Option<(u64, Option<u64>)>,
     now: Timestamp,
@@ -95,7 +96,7 @@ pub(super) struct World {
     queue: BTreeMap<(Timestamp, u64), Answer>,
     sequence: u64,
     maps: BTreeMap<&'static str, (u64, Manner)>,
-    wanted: Wanted,
+    wanted: NodeConfig,
     /// What the kubelet process runs, and since when.
     running: String,
     started: Timestamp,
@@ -118,14 +119,14 @@ impl World {
         let mut world = Self {
             disk,
             paths: Paths { folder: PathBuf::from(FOLDER), placement },
-            keeper: None,
+            runtime: None,
             kill: None,
             now,
             wake: None,
             queue: BTreeMap::new(),
             sequence: 0,
             maps: BTreeMap::new(),
-            wanted: Wanted { generation: 1, source: None, status: NodeConfigStatus::default() },
+            wanted: NodeConfig::default(),
             running: provisioned(),
             started: now,
             accepted: BTreeSet::new(),
@@ -145,7 +146,7 @@ impl World {
     /// Ends the agent as it is and starts another; all is well from now on.
     pub(super) fn reopen(&mut self, power: Option<u64>) {
         self.kill = None;
-        self.keeper = None;
+        self.runtime = None;
         self.wake = None;
         self.queue.retain(|_, answer| matches!(answer, Answer::Deed(_)));
         match power {
@@ -160,22 +161,22 @@ impl World {
     }
 
     /// An agent on the same disk, which has not started.
-    pub(super) fn another(&self) -> Keeper<MemoryDisk> {
-        Keeper::open(&self.paths, settings(), self.disk.clone(), 1).expect("the store can be read")
+    pub(super) fn another(&self) -> AgentRuntime<MemoryDisk> {
+        AgentRuntime::open(&self.paths, settings(), self.disk.clone(), 1).expect("the store can be read")
     }
 
     fn boot(&mut self) {
-        let opened = Keeper::open(&self.paths, settings(), self.disk.clone(), 7);
+        let opened = AgentRuntime::open(&self.paths, settings(), self.disk.clone(), 7);
         if self.is_killed() {
             let power = self.kill.and_then(|(_, power)| power);
             return self.reopen(power);
         }
-        self.keeper = Some(opened.expect("the store can be read"));
+        self.runtime = Some(opened.expect("the store can be read"));
         self.wake = None;
         let now = self.now;
-        self.act(|keeper| keeper.start(None, now));
+        self.act(|runtime| runtime.start(None, now));
         let wanted = self.wanted.clone();
-        self.later(0, Answer::Event(Box::new(Event::Seen(Some(wanted)))));
+        self.later(0, Answer::Event(Box::new(Event::Seen(Some(Box::new(wanted))))));
     }
 
     fn is_killed(&self) -> bool {
@@ -190,7 +191,7 @@ impl World {
 
     /// Lets so much time pass.
     pub(super) fn run(&mut self, seconds: u64) {
-        if self.keeper.is_none() {
+        if self.runtime.is_none() {
             self.boot();
         }
         let end = self.now + SignedDuration::from_secs(i64::try_from(seconds).unwrap());
@@ -202,12 +203,12 @@ impl World {
             let now = self.now;
             if wake.is_some() {
                 self.wake = None;
-                self.act(|keeper| keeper.take(Event::Tick, now));
+                self.act(|runtime| runtime.take(Event::Tick, now));
                 continue;
             }
             match self.queue.pop_first() {
-                Some((_, Answer::Event(event))) => self.act(|keeper| keeper.take(*event, now)),
-                Some((_, Answer::Fetched(result))) => self.act(|keeper| keeper.fetched(result, None, None, now)),
+                Some((_, Answer::Event(event))) => self.act(|runtime| runtime.take(*event, now)),
+                Some((_, Answer::Fetched(result))) => self.act(|runtime| runtime.fetched(result, None, None, now)),
                 Some((_, Answer::Deed(deed))) => self.outside(deed),
                 None => {}
             }
@@ -228,30 +229,30 @@ impl World {
             Deed::Assign(name) => Some(ConfigSource::config_map("kube-system", name, "kubelet")),
             Deed::Reset => None,
         };
-        self.wanted.generation += 1;
-        self.wanted.source = source;
+        self.wanted.metadata.generation += 1;
+        self.wanted.spec.config_source = source;
         let wanted = self.wanted.clone();
-        self.later(0, Answer::Event(Box::new(Event::Seen(Some(wanted)))));
+        self.later(0, Answer::Event(Box::new(Event::Seen(Some(Box::new(wanted))))));
     }
 
     /// Hands something to the agent and does what comes out of it, unless it died over it.
-    fn act(&mut self, event: impl FnOnce(&mut Keeper<MemoryDisk>) -> Outcome) {
-        let Some(keeper) = &mut self.keeper else { return };
-        let outcome = event(keeper);
+    fn act(&mut self, event: impl FnOnce(&mut AgentRuntime<MemoryDisk>) -> Step) {
+        let Some(runtime) = &mut self.runtime else { return };
+        let step = event(runtime);
         self.hold();
         if self.is_killed() {
             let power = self.kill.and_then(|(_, power)| power);
             return self.reopen(power);
         }
-        self.wake = outcome.wake;
-        for effect in outcome.effects {
+        self.wake = step.wake;
+        for effect in step.effects {
             self.carry_out(effect);
         }
     }
 
-    fn carry_out(&mut self, effect: Outward) {
+    fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Outward::Fetch(map) => {
+            Effect::Fetch(map) => {
                 let found = self.maps.get_key_value(map.name.as_str()).map(|(name, (version, manner))| {
                     let mut source = ConfigSource::config_map(&map.namespace, name, &map.kubelet_config_key);
                     if let Some(map) = &mut source.config_map {
@@ -266,7 +267,7 @@ impl World {
                     Answer::Fetched(found.ok_or_else(|| FetchError::Missing("no such ConfigMap".to_owned()))),
                 );
             }
-            Outward::Restart { .. } => {
+            Effect::Activate { .. } => {
                 self.start_kubelet();
                 let result = match self.manner() {
                     Manner::NoRestart => Err(ActivationError::NotRestarted("exit status 1".to_owned())),
@@ -274,7 +275,7 @@ impl World {
                 };
                 self.later(1, Answer::Event(Box::new(Event::Activated(result))));
             }
-            Outward::Probe { node, .. } => {
+            Effect::Probe { node } => {
                 let up = self.now.duration_since(self.started).as_secs();
                 let healthy = match self.manner() {
                     Manner::Good => true,
@@ -285,11 +286,11 @@ impl World {
                 let node = node.then_some(NodeHealth { ready: healthy, lease_renewed: Some(self.now) });
                 self.later(0, Answer::Event(Box::new(Event::Probed(Health { kubelet, node }))));
             }
-            Outward::Report(status) => {
+            Effect::Report(status) => {
                 self.wanted.status = *status;
                 self.later(0, Answer::Event(Box::new(Event::Reported(Ok(())))));
             }
-            Outward::Announce(_) => {}
+            Effect::Announce(_) => {}
         }
     }
 
@@ -324,10 +325,10 @@ impl World {
         let known = placed == local || placed.as_ref().is_some_and(|text| self.accepted.contains(text));
         assert!(known, "in place is what nobody accepted: {placed:?}");
         assert!(self.disk.content(Path::new(CONFIG)).is_some(), "the kubelet has no configuration");
-        if let Some(keeper) = &self.keeper
+        if let Some(runtime) = &self.runtime
             && !self.is_killed()
         {
-            let ledger = keeper.ledger();
+            let ledger = runtime.ledger();
             let settled = !matches!(ledger.beyond.phase, Phase::Activating { .. });
             if let (Some(_), Some(assigned), true) = (&ledger.beyond.failure, &ledger.assigned, settled) {
                 assert_ne!(placed, Some(self.text_of(assigned)), "in place is what failed: {ledger:?}");
@@ -347,8 +348,8 @@ impl World {
         self.accepted.insert(text.to_owned());
     }
 
-    pub(super) fn keeper(&self) -> &Keeper<MemoryDisk> {
-        self.keeper.as_ref().expect("an agent")
+    pub(super) fn runtime(&self) -> &AgentRuntime<MemoryDisk> {
+        self.runtime.as_ref().expect("an agent")
     }
 
     pub(super) fn status(&self) -> &NodeConfigStatus {
@@ -360,7 +361,7 @@ impl World {
     }
 
     pub(super) fn end(&self) -> End {
-        let ledger = self.keeper().ledger();
+        let ledger = self.runtime().ledger();
         let failure = ledger.beyond.failure.as_ref().map(|failure| failure.kind);
         let mut status = self.wanted.status.config.clone();
         if let (Some(FailureKind::Trial), Some(error)) = (failure, status.as_mut().and_then(|it| it.error.as_mut())) {
