@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use kubelet_config::finding::Gate;
+use kubelet_config::finding::Strictness;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{
@@ -135,7 +135,7 @@ pub fn options() -> Options {
         namespace: namespace(),
         take_over: false,
         allow_empty: false,
-        gate: Gate::Strict,
+        gate: Strictness::Strict,
         despite_pause: BTreeSet::new(),
         scope: nodecfg_planning::plan::Scope::Everything,
     }

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use nodecfg_planning::desired::check_file;
 use kubelet_config::document::Document;
-use kubelet_config::finding::{Gate, any_error};
+use kubelet_config::finding::{Strictness, any_error};
 use kubelet_config::Minor;
 use kubelet_config::verdict::{Stage, assess};
 
@@ -15,7 +15,7 @@ fuzz_target!(|text: &str| {
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     let minors: Vec<Minor> = Minor::all().collect();
     for text in [text.to_owned(), format!("{head}{text}")] {
-        let checked = check_file("kubelet.yaml", &text, &minors, Gate::Strict);
+        let checked = check_file("kubelet.yaml", &text, &minors, Strictness::Strict);
         let refused = checked.verdicts.iter().any(|verdict| !verdict.accepted() || !verdict.startup.is_empty());
         assert!(!refused || any_error(&checked.findings), "{:?}", checked.findings);
         let Some(document) = Document::parse("kubelet.yaml", &text).document else { continue };

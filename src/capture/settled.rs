@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::starter::{Runs, Start, StarterPool, start, without_secrets};
 use kubelet_config::document::Document;
-use kubelet_config::finding::{Finding, Gate, Severity};
+use kubelet_config::finding::{Finding, Severity, Strictness};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
@@ -120,7 +120,7 @@ pub fn settled(draft: &mut Draft, observed: &Observed, namespace: &NamespaceName
     for _ in 0..=draft.pools.len().saturating_mul(2) {
         let start = start(&draft.fleet, draft.namespace.as_ref(), &draft.pools);
         let snapshot = Snapshot::of_texts(start.files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
-        let built = build(&snapshot, &Checks { gate: Gate::Strict, kubelets: Kubelets::OfNodes });
+        let built = build(&snapshot, &Checks { gate: Strictness::Strict, kubelets: Kubelets::OfNodes });
         let errors: Vec<Finding> =
             built.findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
         let settled = match built.desired {
@@ -172,7 +172,7 @@ fn pause_what_would_change(
         namespace,
         take_over: false,
         allow_empty: true,
-        gate: Gate::Strict,
+        gate: Strictness::Strict,
         despite_pause: BTreeSet::new(),
         scope: plan::Scope::Everything,
     };

@@ -230,7 +230,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use kubelet_config::finding::{Gate, Severity};
+    use kubelet_config::finding::{Severity, Strictness};
     use nodecfg_contract::names::NodeName;
     use nodecfg_planning::desired::{Checks, Kubelets, PoolTarget, build};
     use nodecfg_planning::snapshot::Snapshot;
@@ -243,7 +243,7 @@ mod tests {
 
     fn built(start: &Start) -> nodecfg_planning::desired::Desired {
         let snapshot = Snapshot::of_texts(start.files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
-        let built = build(&snapshot, &Checks { gate: Gate::Strict, kubelets: Kubelets::OfNodes });
+        let built = build(&snapshot, &Checks { gate: Strictness::Strict, kubelets: Kubelets::OfNodes });
         let loud: Vec<_> = built.findings.iter().filter(|finding| finding.severity != Severity::Note).collect();
         assert!(loud.is_empty(), "{loud:#?}");
         built.desired.unwrap()

@@ -4,7 +4,7 @@ use std::env;
 use std::io::Write;
 use std::path::Path;
 
-use super::failure::Failure;
+use super::failure::CommandError;
 use crate::report::validation::{Batch, FileReport, Location, annotations};
 
 /// Whether somebody turns workflow commands into annotations.
@@ -20,7 +20,7 @@ pub(super) fn location() -> Location {
 }
 
 /// Annotates the lines of a repository in this folder that made a command fail. What cannot be written is told elsewhere too.
-pub(super) fn annotate(out: &mut dyn Write, failure: &Failure, root: &str) {
+pub(super) fn annotate(out: &mut dyn Write, failure: &CommandError, root: &str) {
     // Of what was fetched there is no line here to annotate.
     if !are_here() || !Path::new(root).is_dir() {
         return;

@@ -1,9 +1,9 @@
 //! The revision that another is compared with, and what there is to know of both without a cluster.
 
 use super::repository_args::{Loaded, RepositoryArgs};
-use super::{Failure, Terminal};
+use super::{CommandError, Terminal};
 use crate::review::{Base, Head, Review, Side, compare};
-use kubelet_config::finding::{Finding, Gate};
+use kubelet_config::finding::{Finding, Strictness};
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_planning::desired::{Built, Checks, Desired, Draft, Kubelets, build, draft};
 use nodecfg_planning::snapshot::{Snapshot, Source};
@@ -21,10 +21,10 @@ impl Against {
         repository: &RepositoryArgs,
         revision: &str,
         terminal: &mut Terminal,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let snapshot = match repository.load_revision(revision, terminal).await {
             Ok(loaded) => loaded.snapshot,
-            Err(Failure::Invalid { snapshot, .. }) => *snapshot,
+            Err(CommandError::Invalid { snapshot, .. }) => *snapshot,
             Err(failure) => return Err(failure),
         };
         let draft = draft(&snapshot, repository.gate());
@@ -45,12 +45,12 @@ impl Against {
 }
 
 /// What there is to say of a revision for the kubelets that its pools declare, or else the newest.
-pub(super) fn declared(loaded: &Loaded, gate: Gate) -> Result<Vec<Finding>, Failure> {
+pub(super) fn declared(loaded: &Loaded, gate: Strictness) -> Result<Vec<Finding>, CommandError> {
     let checks = Checks { gate, kubelets: Kubelets::Declared(vec![NEWEST_RELEASED]) };
     let Built { desired, findings, .. } = build(&loaded.snapshot, &checks);
     match desired {
         Some(_) => Ok(findings),
-        None => Err(Failure::Invalid { findings, snapshot: Box::new(loaded.snapshot.clone()) }),
+        None => Err(CommandError::Invalid { findings, snapshot: Box::new(loaded.snapshot.clone()) }),
     }
 }
 

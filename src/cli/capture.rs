@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::cluster_args::{ClusterArgs, label_keys};
 use super::repository_args::RepositoryArgs;
 use super::unknown::unknown;
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::capture::{Common, Taken, captured_pool, common, kubelet_file, names, remarks, to_yaml, without_defaults};
 use crate::replaced_file::{Readers, replace};
 use crate::report::capture::{Capture, Failed};
@@ -78,7 +78,7 @@ struct Chosen {
     of: usize,
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     let chosen = args.choose(terminal).await?;
     let pool = args.write.as_ref().map(|_| args.pool_to_write(&chosen.nodes)).transpose()?;
     if let (Some(folder), Some(pool)) = (&args.write, &pool) {
@@ -88,12 +88,12 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let (taken, errors) = take(&reader, &chosen.nodes, args.drop_defaults).await;
     let human = matches!(format, Format::Text | Format::Markdown);
     if taken.is_empty() {
-        return Err(Failure::Nodes(errors.into_iter().map(|(_, error)| error).collect()));
+        return Err(CommandError::Nodes(errors.into_iter().map(|(_, error)| error).collect()));
     }
     let common = common(&taken);
     // Before anything is written: a file is never replaced by none.
     let text = kubelet_file(&common, &heading(&common, &chosen))
-        .ok_or_else(|| Failure::Nodes(common.nodes.iter().map(beyond).collect()))?;
+        .ok_or_else(|| CommandError::Nodes(common.nodes.iter().map(beyond).collect()))?;
     if human {
         for (_, error) in &errors {
             findings::message(&mut terminal.err, &error.to_string(), &error.help())?;
@@ -123,7 +123,7 @@ fn show(
     written: Vec<String>,
     format: Format,
     terminal: &mut Terminal,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let capture = Capture::of(common, chosen.of, failed, written);
     match format {
         Format::Text if capture.written.is_empty() => write!(terminal.out, "{text}")?,
@@ -192,7 +192,7 @@ fn beyond(node: &NodeName) -> ClusterError {
 }
 
 impl Args {
-    async fn choose(&self, terminal: &mut Terminal) -> Result<Chosen, Failure> {
+    async fn choose(&self, terminal: &mut Terminal) -> Result<Chosen, CommandError> {
         let labels = LabelKeys::Only(BTreeSet::from([POOL_LABEL.to_owned()]));
         if let (Some(path), Some(pool)) = (&self.repo, &self.pool) {
             let loaded = RepositoryArgs::of(path).load(terminal).await?;
@@ -237,7 +237,7 @@ impl Args {
                     let near = nearest(name.as_str(), all.iter().map(|node| node.name.as_str()));
                     let help =
                         near.map_or_else(|| "see kubectl get nodes".to_owned(), |near| format!("did you mean {near}?"));
-                    return Err(Failure::UnknownNode { node: name.clone(), help });
+                    return Err(CommandError::UnknownNode { node: name.clone(), help });
                 }
             }
         }
@@ -246,9 +246,9 @@ impl Args {
     }
 
     /// As many as are to be asked, those that are Ready first.
-    fn some_of(&self, mut nodes: Vec<Node>, none: &str, help: &str) -> Result<Chosen, Failure> {
+    fn some_of(&self, mut nodes: Vec<Node>, none: &str, help: &str) -> Result<Chosen, CommandError> {
         if nodes.is_empty() {
-            return Err(Failure::usage(none, help));
+            return Err(CommandError::usage(none, help));
         }
         let of = nodes.len();
         nodes.sort_by(|a, b| (a.ready != Readiness::Ready, &a.name).cmp(&(b.ready != Readiness::Ready, &b.name)));
@@ -258,14 +258,14 @@ impl Args {
         Ok(Chosen { nodes, of })
     }
 
-    fn pool_to_write(&self, nodes: &[Node]) -> Result<PoolName, Failure> {
+    fn pool_to_write(&self, nodes: &[Node]) -> Result<PoolName, CommandError> {
         if let Some(pool) = self.into.as_ref().or(self.pool.as_ref()) {
             return Ok(pool.clone());
         }
         let labelled: BTreeSet<Option<&String>> = nodes.iter().map(|node| node.labels.get(POOL_LABEL)).collect();
         let only = labelled.first().filter(|_| labelled.len() == 1).copied().flatten();
         only.and_then(|name| PoolName::new(name.as_str()).ok()).ok_or_else(|| {
-            Failure::usage(
+            CommandError::usage(
                 format!("which pool to write is not clear: the nodes have no label {POOL_LABEL} in common"),
                 "name the pool with --into",
             )
@@ -273,15 +273,15 @@ impl Args {
     }
 }
 
-fn unknown_pool<'k>(pool: &PoolName, place: &str, known: impl IntoIterator<Item = &'k str>) -> Failure {
+fn unknown_pool<'k>(pool: &PoolName, place: &str, known: impl IntoIterator<Item = &'k str>) -> CommandError {
     let way_out = "see kubectl get nodes -L nodecfg.dev/pool, or name nodes or --selector";
     unknown("pool", pool.as_str(), place, known, way_out)
 }
 
-fn refuse_to_replace(folder: &Path, pool: &PoolName, force: bool) -> Result<(), Failure> {
+fn refuse_to_replace(folder: &Path, pool: &PoolName, force: bool) -> Result<(), CommandError> {
     let path = folder.join("pools").join(pool.as_str()).join("kubelet.yaml");
     if !force && path.exists() {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             format!("{} is there already", path.display()),
             "compare it with what is captured without --write, or pass --force to replace it",
         ));
@@ -289,10 +289,10 @@ fn refuse_to_replace(folder: &Path, pool: &PoolName, force: bool) -> Result<(), 
     Ok(())
 }
 
-fn write(folder: &Path, pool: &PoolName, text: String, named: bool) -> Result<Vec<String>, Failure> {
+fn write(folder: &Path, pool: &PoolName, text: String, named: bool) -> Result<Vec<String>, CommandError> {
     let of_pool = folder.join("pools").join(pool.as_str());
     let cannot = |path: &Path, error: std::io::Error| {
-        Failure::usage(
+        CommandError::usage(
             format!("cannot write {}: {error}", path.display()),
             "check the folder, its permissions and the disk",
         )

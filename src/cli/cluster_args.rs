@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Failure;
+use super::CommandError;
 use kubelet_config::duration;
 use nodecfg_cluster::connect::{ConnectOptions, Connection, Environment, connect};
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
@@ -87,20 +87,20 @@ impl BindingArgs {
     }
 
     /// Finds out where the assignments are, unless the command line says.
-    pub(super) async fn bind(self, reader: ClusterReader) -> Result<ClusterReader, Failure> {
+    pub(super) async fn bind(self, reader: ClusterReader) -> Result<ClusterReader, CommandError> {
         Ok(reader.bound(self.binding.wanted()).await?)
     }
 }
 
 impl ClusterArgs {
     /// Makes a reader that keeps the labels that `keys` names. Sends nothing.
-    pub(super) async fn reader(&self, keys: LabelKeys) -> Result<ClusterReader, Failure> {
+    pub(super) async fn reader(&self, keys: LabelKeys) -> Result<ClusterReader, CommandError> {
         let connection = self.connection().await?;
         Ok(self.reader_over(connection.client, &connection.server, keys))
     }
 
     /// Finds the cluster. Sends nothing.
-    pub(super) async fn connection(&self) -> Result<Connection, Failure> {
+    pub(super) async fn connection(&self) -> Result<Connection, CommandError> {
         let options = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
         Ok(connect(&options, &Environment::capture()).await?)
     }
@@ -132,10 +132,10 @@ impl ClusterArgs {
     }
 
     /// Where ConfigMaps go: as the command line says, else as the repository says, else where they belong in such a cluster.
-    pub(super) fn namespace(&self, desired: &Desired, reader: &ClusterReader) -> Result<NamespaceName, Failure> {
+    pub(super) fn namespace(&self, desired: &Desired, reader: &ClusterReader) -> Result<NamespaceName, CommandError> {
         let said = self.namespace.clone().or_else(|| desired.namespace.clone());
         let default = reader.binding().default_namespace();
-        said.map_or_else(|| NamespaceName::new(default).map_err(|error| Failure::usage(error.to_string(), "")), Ok)
+        said.map_or_else(|| NamespaceName::new(default).map_err(|error| CommandError::usage(error.to_string(), "")), Ok)
     }
 }
 

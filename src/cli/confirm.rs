@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 
-use super::{Failure, Terminal};
+use super::{CommandError, Terminal};
 
 /// Whether to ask.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -19,18 +19,18 @@ impl ConfirmArgs {
     }
 
     /// Makes sure that there will be somebody to ask, or that nobody need be: before anything is looked at.
-    pub(super) fn possible(self) -> Result<(), Failure> {
+    pub(super) fn possible(self) -> Result<(), CommandError> {
         if self.yes || (io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return Ok(());
         }
-        Err(Failure::usage(
+        Err(CommandError::usage(
             "this asks before it changes anything, and there is no terminal to ask on",
             "pass --yes to do it without being asked, or --dry-run to see what it would do",
         ))
     }
 
     /// Asks, and answers whether it shall be done. Everything but yes is no.
-    pub(super) async fn ask(self, question: &str, terminal: &mut Terminal) -> Result<bool, Failure> {
+    pub(super) async fn ask(self, question: &str, terminal: &mut Terminal) -> Result<bool, CommandError> {
         if self.yes {
             return Ok(true);
         }

@@ -1,6 +1,6 @@
 //! `nodecfg crd`: the CustomResourceDefinition of NodeConfig.
 
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::report::{self, Format};
 use nodecfg_contract::nodeconfig;
 
@@ -15,13 +15,13 @@ const EXAMPLE: &str = "\
 Example:
   nodecfg crd | kubectl apply --server-side -f -";
 
-pub(super) fn run(_args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) fn run(_args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     let definition = nodeconfig::definition();
     match format {
         Format::Text | Format::Yaml => report::yaml(&mut terminal.out, &definition)?,
         Format::Json => report::json(&mut terminal.out, &definition)?,
         Format::Markdown => {
-            return Err(Failure::usage("there is no markdown of a definition", "use -o yaml or -o json"));
+            return Err(CommandError::usage("there is no markdown of a definition", "use -o yaml or -o json"));
         }
     }
     Ok(Exit::Done)

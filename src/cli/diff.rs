@@ -9,7 +9,7 @@ use super::observe::{Allowances, plan, warn, warn_of_plan};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
-use super::{Exit, Failure, Terminal, plan_file, run};
+use super::{CommandError, Exit, Terminal, plan_file, run};
 use crate::report::{self, Format, findings, review as shown};
 use crate::review::{Review, moves, of_plan};
 use kubelet_config::finding::Severity;
@@ -59,9 +59,14 @@ Examples:
                                       the same as a comment on a pull request
   nodecfg diff --out plan.json        for `nodecfg sync --plan plan.json`, once it is approved";
 
-pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(
+    args: &Args,
+    format: Format,
+    verbose: u8,
+    terminal: &mut Terminal,
+) -> Result<Exit, CommandError> {
     if args.max_chars.is_some() && format != Format::Markdown {
-        return Err(Failure::usage("--max-chars is about markdown alone", "add -o markdown, or leave it out"));
+        return Err(CommandError::usage("--max-chars is about markdown alone", "add -o markdown, or leave it out"));
     }
     create_reports(&args.reports)?;
     let loaded = args.repository.load(terminal).await?;
@@ -71,13 +76,13 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     };
     let (review, saved) = match &base {
         Some(_) if !args.cluster.is_named() && args.out.is_some() => {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 "--out saves a plan for a cluster, and --against alone asks none",
                 "name the cluster with --kubeconfig or --context, or leave --out away",
             ));
         }
         Some(_) if !args.cluster.is_named() && (args.allowances.take_over || args.allowances.allow_empty) => {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 "--take-over and --allow-empty are about what a cluster has, and --against alone asks none",
                 "name the cluster with --kubeconfig or --context, or leave them away",
             ));
@@ -101,7 +106,7 @@ impl Args {
         format: Format,
         verbose: u8,
         terminal: &mut Terminal,
-    ) -> Result<Review, Failure> {
+    ) -> Result<Review, CommandError> {
         let found = declared(loaded, self.repository.gate())?;
         let mut review = base.compare(&side(&self.repository, loaded), loaded);
         if matches!(format, Format::Text | Format::Markdown) {
@@ -123,7 +128,7 @@ impl Args {
         format: Format,
         verbose: u8,
         terminal: &mut Terminal,
-    ) -> Result<(Review, Option<SavedPlan>), Failure> {
+    ) -> Result<(Review, Option<SavedPlan>), CommandError> {
         warn(loaded, verbose, terminal)?;
         let old = base.and_then(|base| base.desired());
         let reader = self.cluster.reader(label_keys_of(old.into_iter().chain([&loaded.desired]))).await?;
@@ -156,7 +161,7 @@ impl Args {
 }
 
 /// The reports of a review: all that there is for people and for programs.
-pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), Failure> {
+pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), CommandError> {
     reports.create(|output| output.format().map(drop))
 }
 
@@ -168,7 +173,7 @@ pub(super) fn write(
     reports: &ReportArgs,
     verbose: u8,
     terminal: &mut Terminal,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let max_chars = max_chars.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
     let width = terminal.out_width;
     reports.each(|output, out| write_one(out, review, output.format()?, None, verbose, findings::WIDTH))?;
@@ -182,7 +187,7 @@ fn write_one(
     max_chars: Option<usize>,
     verbose: u8,
     width: usize,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     match format {
         Format::Text => shown::text(out, review, verbose > 0, width)?,
         Format::Markdown => shown::markdown(out, review, max_chars)?,

@@ -12,9 +12,9 @@ use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::git_args::GitArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::doctor::{
-    self, Answer, AskedRight, Bound, Facts, Installed, Lock, Pods, Purpose, Repository, Server, Trouble,
+    self, Answer, AskedRight, Bound, Facts, Installed, Lock, Pods, Purpose, Repository, Server, Unavailable,
 };
 use crate::report::doctor::{self as report, Findings};
 use crate::report::{self as reports, Format};
@@ -71,7 +71,12 @@ Examples:
   nodecfg doctor -v               everything that was looked at, in full
   nodecfg doctor -o markdown      for a ticket";
 
-pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(
+    args: &Args,
+    format: Format,
+    verbose: u8,
+    terminal: &mut Terminal,
+) -> Result<Exit, CommandError> {
     let facts = args.facts(terminal).await?;
     let checks = doctor::examine(&facts);
     let ending = doctor::ending(&checks);
@@ -89,12 +94,12 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 
 /// The answer of a request, or what is to be told of its failure.
 fn answer<T>(result: Result<T, ClusterError>) -> Answer<T> {
-    result.map_err(|error| Trouble::of(&error.into()))
+    result.map_err(|error| Unavailable::of(&error.into()))
 }
 
 impl Args {
     /// Reads the repository; a mistake in the arguments ends the command.
-    async fn loaded(&self, terminal: &mut Terminal) -> Result<Option<Answer<Loaded>>, Failure> {
+    async fn loaded(&self, terminal: &mut Terminal) -> Result<Option<Answer<Loaded>>, CommandError> {
         let Some(path) = &self.repository else { return Ok(None) };
         let repository = RepositoryArgs {
             path: path.clone(),
@@ -106,12 +111,14 @@ impl Args {
         };
         match repository.load(terminal).await {
             Ok(loaded) => Ok(Some(Ok(loaded))),
-            Err(failure @ (Failure::Repository(_) | Failure::Invalid { .. })) => Ok(Some(Err(Trouble::of(&failure)))),
+            Err(failure @ (CommandError::Repository(_) | CommandError::Invalid { .. })) => {
+                Ok(Some(Err(Unavailable::of(&failure))))
+            }
             Err(failure) => Err(failure),
         }
     }
 
-    async fn facts(&self, terminal: &mut Terminal) -> Result<Facts, Failure> {
+    async fn facts(&self, terminal: &mut Terminal) -> Result<Facts, CommandError> {
         let loaded = self.loaded(terminal).await?;
         let good = loaded.as_ref().and_then(|loaded| loaded.as_ref().ok());
         let (said, default) = (self.cluster.named_namespace().cloned(), Binding::default().default_namespace());
@@ -119,7 +126,7 @@ impl Args {
         let mut facts = Facts {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             namespace: named(namespace.clone(), default)?,
-            server: Err(Trouble::default()),
+            server: Err(Unavailable::default()),
             rights: Vec::new(),
             bound: None,
             installed: Installed::default(),
@@ -131,7 +138,7 @@ impl Args {
             repository: None,
         };
         match self.cluster.connection().await {
-            Err(failure) => facts.server = Err(Trouble::of(&failure)),
+            Err(failure) => facts.server = Err(Unavailable::of(&failure)),
             Ok(connection) => {
                 let keys = good.map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
                 let reader = self.cluster.reader_over(connection.client, &connection.server, keys);
@@ -154,9 +161,9 @@ impl Args {
             let plan = match (&facts.observed, &facts.unlisted) {
                 (Some(Ok(observed)), None) => {
                     let gate = if self.lenient {
-                        kubelet_config::finding::Gate::Lenient
+                        kubelet_config::finding::Strictness::Lenient
                     } else {
-                        kubelet_config::finding::Gate::Strict
+                        kubelet_config::finding::Strictness::Strict
                     };
                     let options = Options {
                         namespace: facts.namespace.clone(),
@@ -183,7 +190,7 @@ impl Args {
         namespace: Option<NamespaceName>,
         loaded: Option<&Loaded>,
         facts: &mut Facts,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let named_binding = self.binding.named();
         let evidence = match named_binding {
             Some(_) => Ok("--binding says so".to_owned()),
@@ -200,7 +207,7 @@ impl Args {
                 (reader.binding(), Ok(reader))
             }
             Err(failure) => {
-                facts.bound = Some(Err(Trouble::of(&failure)));
+                facts.bound = Some(Err(Unavailable::of(&failure)));
                 (by_version, Err(reader))
             }
         };
@@ -217,8 +224,9 @@ impl Args {
     }
 }
 
-fn named(namespace: Option<NamespaceName>, default: &str) -> Result<NamespaceName, Failure> {
-    namespace.map_or_else(|| NamespaceName::new(default).map_err(|error| Failure::usage(error.to_string(), "")), Ok)
+fn named(namespace: Option<NamespaceName>, default: &str) -> Result<NamespaceName, CommandError> {
+    namespace
+        .map_or_else(|| NamespaceName::new(default).map_err(|error| CommandError::usage(error.to_string(), "")), Ok)
 }
 
 /// Asks about every right, all at once: each question is a small request that stores nothing.

@@ -1,7 +1,7 @@
 //! `nodecfg explain`: what a field of KubeletConfiguration is, or what the code of a finding, an error or a check means.
 
 use super::repository_args::parse_kubernetes_version;
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::report::coded::{self, Coded};
 use crate::report::{self, Format, field};
 use kubelet_config::Minor;
@@ -35,7 +35,7 @@ Examples:
   nodecfg explain featureGates.NodeSwap --kubernetes-version 1.29
   nodecfg explain cluster-forbidden";
 
-pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     let asked = args.field.as_deref().unwrap_or_default();
     if let Some(coded) = coded::explain(asked) {
         return write(&coded, format, terminal);
@@ -46,11 +46,11 @@ pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Resul
             Some(near) => format!("is it {near}?"),
             None => "docs/findings.md lists the codes of findings; those of errors are in -o json".to_owned(),
         };
-        return Err(Failure::usage(format!("no finding, no error and no check has the code {asked}"), help));
+        return Err(CommandError::usage(format!("no finding, no error and no check has the code {asked}"), help));
     }
     let minor = args.kubernetes_version.unwrap_or(NEWEST_RELEASED);
-    let explanation =
-        field::explain(asked, minor, args.recursive).map_err(|absent| Failure::usage(absent.message, absent.help))?;
+    let explanation = field::explain(asked, minor, args.recursive)
+        .map_err(|absent| CommandError::usage(absent.message, absent.help))?;
     match format {
         Format::Text => field::text(&mut terminal.out, &explanation, minor)?,
         Format::Markdown => field::markdown(&mut terminal.out, &explanation, minor)?,
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Resul
     Ok(Exit::Done)
 }
 
-fn write(coded: &Coded, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+fn write(coded: &Coded, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     match format {
         Format::Text => coded::text(&mut terminal.out, coded)?,
         Format::Markdown => coded::markdown(&mut terminal.out, coded)?,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
-use crate::doctor::{Ending, Trouble};
+use crate::doctor::{Ending, Unavailable};
 use crate::report::error::{ErrorMessage, ErrorReport};
 use crate::report::{self, Format, findings, stale};
 use crate::repository::RepositoryError;
@@ -24,7 +24,7 @@ use nodecfg_sandbox::SandboxError;
 
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CommandError {
     /// Two arguments contradict each other, or one makes no sense here.
     Usage { message: String, help: String },
     /// The repository cannot be read.
@@ -61,7 +61,7 @@ pub(super) enum Failure {
     Runtime(io::Error),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
@@ -79,41 +79,41 @@ impl From<Ending> for Exit {
     }
 }
 
-impl Trouble {
+impl Unavailable {
     /// What a check-up tells of a failure: the first of its messages, and how many more there are.
-    pub(super) fn of(failure: &Failure) -> Self {
+    pub(super) fn of(failure: &CommandError) -> Self {
         let mut messages = failure.messages().into_iter();
         let Message { code, text, help } =
             messages.next().unwrap_or(Message { code: String::new(), text: String::new(), help: String::new() });
         let more = messages.count();
         let message = if more > 0 { format!("{text}, and {} more", report::count(more, "error")) } else { text };
         let help = match failure {
-            Failure::Invalid { .. } => format!("{help}\nnodecfg validate shows every finding").trim().to_owned(),
+            CommandError::Invalid { .. } => format!("{help}\nnodecfg validate shows every finding").trim().to_owned(),
             _ => help,
         };
         Self { code, message, help }
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for CommandError {
     fn from(error: serde_json::Error) -> Self {
         Self::Output(error.into())
     }
 }
 
-impl From<ClusterError> for Failure {
+impl From<ClusterError> for CommandError {
     fn from(error: ClusterError) -> Self {
         Self::Cluster(error)
     }
 }
 
-impl From<ConnectError> for Failure {
+impl From<ConnectError> for CommandError {
     fn from(error: ConnectError) -> Self {
         Self::Connect(error)
     }
 }
 
-impl From<LockError> for Failure {
+impl From<LockError> for CommandError {
     fn from(error: LockError) -> Self {
         match error {
             LockError::Cluster(error) => Self::Cluster(error),
@@ -122,7 +122,7 @@ impl From<LockError> for Failure {
     }
 }
 
-impl From<OrderError> for Failure {
+impl From<OrderError> for CommandError {
     fn from(error: OrderError) -> Self {
         match error {
             OrderError::Cluster(error) => Self::Cluster(error),
@@ -131,7 +131,7 @@ impl From<OrderError> for Failure {
     }
 }
 
-impl From<SandboxError> for Failure {
+impl From<SandboxError> for CommandError {
     fn from(error: SandboxError) -> Self {
         Self::Sandbox(error)
     }
@@ -165,7 +165,7 @@ fn of_problem(problem: &Problem) -> Vec<Message> {
     messages
 }
 
-impl Failure {
+impl CommandError {
     /// Arguments that contradict each other or make no sense.
     pub(super) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::Usage { message: message.into(), help: help.into() }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Failure;
+use super::CommandError;
 use super::cluster_args::ClusterArgs;
 use nodecfg_cluster::{ClusterReader, lease};
 use nodecfg_contract::names::{FleetName, NamespaceName};
@@ -31,11 +31,11 @@ impl FleetArgs {
         &self,
         cluster: &ClusterArgs,
         reader: &ClusterReader,
-    ) -> Result<(FleetName, NamespaceName), Failure> {
+    ) -> Result<(FleetName, NamespaceName), CommandError> {
         let namespace = match cluster.named_namespace() {
             Some(namespace) => namespace.clone(),
             None => NamespaceName::new(reader.binding().default_namespace())
-                .map_err(|error| Failure::usage(error.to_string(), ""))?,
+                .map_err(|error| CommandError::usage(error.to_string(), ""))?,
         };
         if let Some(fleet) = &self.fleet {
             return Ok((fleet.clone(), namespace));
@@ -47,13 +47,13 @@ impl FleetArgs {
         }
         match (fleets.pop_first(), fleets.is_empty()) {
             (Some(fleet), true) => Ok((fleet, namespace)),
-            (None, _) => Err(Failure::usage(
+            (None, _) => Err(CommandError::usage(
                 format!("no fleet has ConfigMaps in the namespace {namespace}"),
                 "name the fleet with --fleet, or another namespace with --namespace",
             )),
             (Some(first), false) => {
                 let names: Vec<String> = std::iter::once(first).chain(fleets).map(|fleet| fleet.to_string()).collect();
-                Err(Failure::usage(
+                Err(CommandError::usage(
                     format!("several fleets are in the namespace {namespace}: {}", names.join(", ")),
                     "name the one that is meant with --fleet",
                 ))

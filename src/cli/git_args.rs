@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::cluster_args::parse_duration;
-use super::failure::Failure;
+use super::failure::CommandError;
 use super::foot::FootLine;
 use super::terminal::Terminal;
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
@@ -57,7 +57,7 @@ pub(super) struct Which<'a> {
 
 impl Which<'_> {
     /// The address on a server, when it is one.
-    pub(super) fn remote(&self) -> Result<Option<RemoteAddress>, Failure> {
+    pub(super) fn remote(&self) -> Result<Option<RemoteAddress>, CommandError> {
         // What is not UTF-8 is no address.
         let Some(text) = self.repository.to_str() else { return Ok(None) };
         match Address::parse(text, Path::exists) {
@@ -68,7 +68,7 @@ impl Which<'_> {
     }
 
     /// Reads the files, from a server if need be.
-    pub(super) async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, Failure> {
+    pub(super) async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
         let folder = self.git.folder.clone().unwrap_or_default();
         let revision = self.revision.map(str::to_owned);
         let Some(address) = self.remote()? else {
@@ -83,7 +83,7 @@ impl Which<'_> {
             .map_err(failed);
         };
         if self.worktree {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 format!("--worktree is about files in a folder, and {address} is on a server"),
                 "leave it out, or choose a revision with --rev",
             ));
@@ -111,8 +111,8 @@ impl Which<'_> {
     }
 }
 
-fn failed(error: RepositoryError) -> Failure {
-    Failure::Repository(Box::new(error))
+fn failed(error: RepositoryError) -> CommandError {
+    CommandError::Repository(Box::new(error))
 }
 
 /// A variable that is set to something.
@@ -140,7 +140,7 @@ impl Drop for Waiting {
 }
 
 /// Fetches on a thread of its own, which is ended when it has not got on for `timeout`, or nobody waits any more.
-async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Result<Snapshot, Failure> {
+async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Result<Snapshot, CommandError> {
     tracing::info!("fetching {} of {}", request.revision.as_deref().unwrap_or("HEAD"), request.address);
     let address = request.address.to_string();
     let progress = Arc::new(Progress::default());
@@ -148,7 +148,7 @@ async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Resu
     let (sender, mut receiver) = oneshot::channel();
     let thread = std::thread::Builder::new().name("git".to_owned());
     // Nobody joins it: what it came to is sent, to whoever is still there.
-    drop(thread.spawn(move || drop(sender.send(read(&request, &progress)))).map_err(Failure::Runtime)?);
+    drop(thread.spawn(move || drop(sender.send(read(&request, &progress)))).map_err(CommandError::Runtime)?);
     let line = (terminal.interactive && !terminal.quiet).then(|| FootLine::new(&terminal.foot));
     let mut last = waiting.0.extent();
     let mut quiet = Box::pin(tokio::time::sleep(timeout));
@@ -158,7 +158,7 @@ async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Resu
     loop {
         tokio::select! {
             result = &mut receiver => {
-                return result.map_err(|_| Failure::Runtime(std::io::Error::other("the thread that fetches has died")))?
+                return result.map_err(|_| CommandError::Runtime(std::io::Error::other("the thread that fetches has died")))?
                     .map_err(failed);
             }
             () = tokio::time::sleep(GLANCE) => {}

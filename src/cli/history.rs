@@ -3,7 +3,7 @@
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
 use super::past::Past;
 use super::repository_args::RepositoryArgs;
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::history::{Subject, Whereabouts};
 use crate::report::history::{self as shown, History};
 use crate::report::{self, Format};
@@ -41,12 +41,12 @@ Examples:
   nodecfg history gpu --no-cluster   from the repository alone
   nodecfg rollback gpu --dry-run     what going back to the one before would do";
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let Past { mut revisions, end, draft, snapshot } =
         Past::read(&args.repository, &args.pool, limit, terminal).await?;
     let Some(fleet) = draft.desired.as_ref().map(|desired| desired.fleet.clone()) else {
-        return Err(Failure::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) });
+        return Err(CommandError::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) });
     };
     let desired = draft.desired.as_ref().filter(|desired| desired.pools.contains_key(&args.pool));
     let whereabouts: Option<Whereabouts> = if args.no_cluster {
@@ -56,12 +56,12 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         let reader = args.binding.bind(reader).await?;
         let namespace = match &draft.desired {
             Some(desired) => args.cluster.namespace(desired, &reader)?,
-            None => return Err(Failure::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) }),
+            None => return Err(CommandError::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) }),
         };
         let observed = look(&reader, Some(namespace.as_str())).await?;
         let commits = observed.config_maps.values().filter_map(|map| CommitId::new(map.commit.clone()?).ok());
         let known = known(&args.repository.history_options()?, commits)
-            .map_err(|error| Failure::Repository(Box::new(error)))?;
+            .map_err(|error| CommandError::Repository(Box::new(error)))?;
         let subject = Subject { fleet: &fleet, pool: &args.pool, namespace: &namespace, desired };
         Some(subject.find(&mut revisions, &observed, &known))
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::capture::take;
 use super::cluster_args::{BindingArgs, ClusterArgs};
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::capture::{Draft, Group, Runs, Start, StarterPool, Unsettled, common, empty_start, runs, settled, sort};
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
 use crate::report::{self, Format, findings};
@@ -60,7 +60,7 @@ fn parse_key(text: &str) -> Result<String, String> {
     check_label_key(text).map(|()| text.to_owned())
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     refuse_if_taken(&args.folder)?;
     let (draft, start) = match args.reader().await? {
         Some(reader) => args.of_cluster(reader).await?,
@@ -89,25 +89,25 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
 
 impl Args {
     /// The cluster to ask; `None` for none.
-    async fn reader(&self) -> Result<Option<ClusterReader>, Failure> {
+    async fn reader(&self) -> Result<Option<ClusterReader>, CommandError> {
         if self.no_cluster {
             return Ok(None);
         }
         match self.cluster.reader(LabelKeys::All).await {
-            Err(Failure::Connect(ConnectError::NoCluster { .. })) if !self.cluster.is_named() => Ok(None),
+            Err(CommandError::Connect(ConnectError::NoCluster { .. })) if !self.cluster.is_named() => Ok(None),
             other => other.map(Some),
         }
     }
 
-    fn fleet_or_default(&self, found: Option<FleetName>) -> Result<FleetName, Failure> {
-        let default = || FleetName::new(DEFAULT_FLEET).map_err(|error| Failure::usage(error.to_string(), ""));
+    fn fleet_or_default(&self, found: Option<FleetName>) -> Result<FleetName, CommandError> {
+        let default = || FleetName::new(DEFAULT_FLEET).map_err(|error| CommandError::usage(error.to_string(), ""));
         self.fleet.clone().or(found).map_or_else(default, Ok)
     }
 
-    async fn of_cluster(&self, reader: ClusterReader) -> Result<(Draft, Start), Failure> {
+    async fn of_cluster(&self, reader: ClusterReader) -> Result<(Draft, Start), CommandError> {
         let mut remarks = Vec::new();
         let reader = match self.binding.bind(reader.clone()).await {
-            Err(Failure::Cluster(ClusterError::DefinitionMissing { .. })) => {
+            Err(CommandError::Cluster(ClusterError::DefinitionMissing { .. })) => {
                 remarks.push(
                     "nodecfg is not installed on this cluster yet: `nodecfg install` comes before `nodecfg diff`."
                         .to_owned(),
@@ -117,12 +117,12 @@ impl Args {
             other => other?,
         };
         let namespace = reader.binding().default_namespace();
-        let default = NamespaceName::new(namespace).map_err(|error| Failure::usage(error.to_string(), ""))?;
+        let default = NamespaceName::new(namespace).map_err(|error| CommandError::usage(error.to_string(), ""))?;
         let asked = self.cluster.named_namespace().cloned();
         let place = asked.clone().unwrap_or_else(|| default.clone());
         let observed = observe(&reader, place.as_str(), contents_of_nodes).await?;
         if observed.nodes.is_empty() {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 "the cluster has no nodes",
                 "run it again when there are some, or pass --no-cluster",
             ));
@@ -135,7 +135,7 @@ impl Args {
         let names: BTreeSet<&FleetName> = fleets.iter().map(|(fleet, _)| fleet).collect();
         if self.fleet.is_none() && names.len() > 1 {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 format!("nodes belong to several fleets: {}", names.join(", ")),
                 "name the one that this repository is for with --fleet; nodes of the others are left alone",
             ));
@@ -154,10 +154,11 @@ impl Args {
         }
         let mut draft = Draft { fleet, namespace, label: Some(label), pools, remarks };
         let start = settled(&mut draft, &observed, &place).map_err(|unsettled| match unsettled {
-            Unsettled::Invalid { findings, snapshot } => Failure::Invalid { findings, snapshot },
-            Unsettled::Changing => {
-                Failure::usage("no repository was found that changes nothing", "write one by hand: docs/repository.md")
-            }
+            Unsettled::Invalid { findings, snapshot } => CommandError::Invalid { findings, snapshot },
+            Unsettled::Changing => CommandError::usage(
+                "no repository was found that changes nothing",
+                "write one by hand: docs/repository.md",
+            ),
         })?;
         Ok((draft, start))
     }
@@ -205,7 +206,7 @@ impl Args {
         files: &BTreeMap<&str, &str>,
         format: Format,
         terminal: &mut Terminal,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let pools = draft.pools.iter().map(|pool| InitialPool {
             name: pool.group.name.clone(),
             nodes: pool.group.nodes.len(),
@@ -268,22 +269,22 @@ fn contents_of_nodes(observed: &Observed) -> BTreeSet<ConfigMapKey> {
     observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?)).collect()
 }
 
-fn refuse_if_taken(folder: &Path) -> Result<(), Failure> {
+fn refuse_if_taken(folder: &Path) -> Result<(), CommandError> {
     let taken = [FLEET_FILE, "pools", "base"].into_iter().find(|name| folder.join(name).exists());
     match taken {
-        Some(name) => Err(Failure::usage(
+        Some(name) => Err(CommandError::usage(
             format!("{} is there already, and init replaces nothing", folder.join(name).display()),
             "choose another folder; to add what a pool runs to this repository: nodecfg capture --pool POOL --write FOLDER",
         )),
         None if folder.exists() && !folder.is_dir() => {
-            Err(Failure::usage(format!("{} is no folder", folder.display()), "choose another"))
+            Err(CommandError::usage(format!("{} is no folder", folder.display()), "choose another"))
         }
         None => Ok(()),
     }
 }
 
 /// Writes all files or none: beside their places first, and then with one step for each entry of the folder.
-fn place(folder: &Path, files: &BTreeMap<&str, &str>) -> Result<(), Failure> {
+fn place(folder: &Path, files: &BTreeMap<&str, &str>) -> Result<(), CommandError> {
     let made = !folder.exists();
     let draft = folder.join(format!(".nodecfg-init-{}", std::process::id()));
     let written = written(folder, &draft, files);
@@ -293,7 +294,7 @@ fn place(folder: &Path, files: &BTreeMap<&str, &str>) -> Result<(), Failure> {
         let _ = std::fs::remove_dir(folder);
     }
     written.map_err(|error| {
-        Failure::usage(
+        CommandError::usage(
             format!("cannot write to {}: {error}", folder.display()),
             "check the folder, its permissions and the disk",
         )

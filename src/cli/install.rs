@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::cluster_args::ClusterArgs;
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
 use nodecfg_cluster::apply::{Applier, Target};
@@ -103,10 +103,10 @@ impl Args {
         }
     }
 
-    fn installation(&self) -> Result<Installation, Failure> {
+    fn installation(&self) -> Result<Installation, CommandError> {
         let namespace = match self.cluster.named_namespace() {
             Some(namespace) => namespace.clone(),
-            None => NamespaceName::new(NAMESPACE).map_err(|error| Failure::usage(error.to_string(), ""))?,
+            None => NamespaceName::new(NAMESPACE).map_err(|error| CommandError::usage(error.to_string(), ""))?,
         };
         let agent = match (self.agent, &self.nodes.image) {
             (Kind::Daemonset, Some(image)) => Some(Agent::DaemonSet(DaemonSet {
@@ -121,12 +121,12 @@ impl Args {
     }
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     if args.unit {
         return print_unit(args, terminal);
     }
     if format == Format::Markdown {
-        return Err(Failure::usage("install writes no markdown", "use -o text, json or yaml"));
+        return Err(CommandError::usage("install writes no markdown", "use -o text, json or yaml"));
     }
     let objects = nodecfg_install::objects(&args.installation()?);
     if args.dry_run {
@@ -141,9 +141,9 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     Ok(Exit::Done)
 }
 
-fn print_unit(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
+fn print_unit(args: &Args, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     if args.agent != Kind::Systemd {
-        return Err(Failure::usage("--unit goes with --agent systemd alone", "add --agent systemd"));
+        return Err(CommandError::usage("--unit goes with --agent systemd alone", "add --agent systemd"));
     }
     let unit = nodecfg_install::unit(&args.nodes.program, &args.nodes.kubelet_kubeconfig, &args.host());
     terminal.out.write_all(unit.as_bytes())?;
@@ -151,7 +151,7 @@ fn print_unit(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
 }
 
 /// Writes the objects for `kubectl apply -f -`: YAML, one document an object, or a List.
-fn print(objects: &[Value], format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
+fn print(objects: &[Value], format: Format, terminal: &mut Terminal) -> Result<(), CommandError> {
     if format == Format::Json {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         return Ok(report::json(&mut terminal.out, &list)?);
@@ -171,12 +171,15 @@ async fn apply(
     objects: &[Value],
     format: Format,
     terminal: &mut Terminal,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let applier = Applier::new(reader);
     let (mut applied, mut skipped) = (Vec::new(), Vec::new());
     for object in objects {
         let Some(target) = Target::of(object) else {
-            return Err(Failure::usage("an object of nodecfg install is of no known kind", "this is a bug in nodecfg"));
+            return Err(CommandError::usage(
+                "an object of nodecfg install is of no known kind",
+                "this is a bug in nodecfg",
+            ));
         };
         if target.is_policy() && !applier.serves(&target).await? {
             skipped.push(target);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::foot::Foot;
-use crate::report::live::State;
+use crate::report::live::LiveProgress;
 use crate::report::progress::{Listener, is_notable, timed};
 use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::progress::{Event, Progress};
@@ -20,7 +20,7 @@ const MOST_CONFIG_MAPS: usize = 12;
 
 /// The view of a rollout at the foot of the terminal.
 pub(super) struct Live {
-    state: State,
+    state: LiveProgress,
     foot: Foot,
     start: Timestamp,
     colored: bool,
@@ -35,7 +35,7 @@ pub(super) struct Live {
 impl Live {
     /// Draws at the foot from now on. `assigns`: the rollout assigns nodes; otherwise it only watches.
     pub(super) fn new(plan: &Plan, assigns: bool, start: Timestamp, foot: Foot, colored: bool) -> Self {
-        let state = State::new(plan, assigns, start);
+        let state = LiveProgress::new(plan, assigns, start);
         let over = state.pools() == 0;
         Self { state, foot, start, colored, above: String::new(), changed: true, drawn: None, over }
     }

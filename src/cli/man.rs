@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use clap_mangen::Man;
 
-use super::{Cli, Exit, Failure, Terminal, exit};
+use super::{Cli, CommandError, Exit, Terminal, exit};
 use kubelet_config::spelling::nearest;
 
 /// Print a manual page, or write them all to a folder.
@@ -29,7 +29,7 @@ Examples:
 /// The program, and with a hyphen the beginning of every page's name.
 const PROGRAM: &str = "nodecfg";
 
-pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     let pages = pages(Cli::command());
     if let Some(folder) = &args.out {
         write(folder, &pages)?;
@@ -47,15 +47,15 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure>
                 || "nodecfg --help lists the commands; nodecfg man --out FOLDER writes all pages".to_owned(),
                 |near| format!("is it {near}?"),
             );
-            return Err(Failure::usage(format!("there is no manual page {name}"), help));
+            return Err(CommandError::usage(format!("there is no manual page {name}"), help));
         }
     }
     Ok(Exit::Done)
 }
 
-fn write(folder: &Path, pages: &[Page]) -> Result<(), Failure> {
+fn write(folder: &Path, pages: &[Page]) -> Result<(), CommandError> {
     let failed = |path: &Path, error: std::io::Error| {
-        Failure::usage(format!("cannot write {}: {error}", path.display()), "name a folder that may be written to")
+        CommandError::usage(format!("cannot write {}: {error}", path.display()), "name a folder that may be written to")
     };
     fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     for page in pages {

@@ -61,7 +61,7 @@ mod validate;
 mod verify;
 
 pub use exit::Exit;
-use failure::Failure;
+use failure::CommandError;
 use output::Output;
 use reports::ReportArgs;
 use telemetry::Telemetry;
@@ -194,7 +194,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 return Exit::Done.report();
             }
             if usage::asks_for_json(&arguments) {
-                let failure = Failure::usage(usage::message(&error), "see --help");
+                let failure = CommandError::usage(usage::message(&error), "see --help");
                 return failure.report(&mut Terminal::standard(Color::Auto, false), Format::Json).report();
             }
             let _ = error.print();
@@ -229,7 +229,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
+fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     let format = cli.output.format();
     match cli.command {
         Command::Validate(args) => {
@@ -260,20 +260,20 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Failure> {
     }
 }
 
-fn block_on<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit, Failure> {
+fn block_on<F: Future<Output = Result<Exit, CommandError>>>(future: F) -> Result<Exit, CommandError> {
     finish(tokio::runtime::Builder::new_multi_thread(), future)
 }
 
 /// The same in this one thread.
-fn block_on_one<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit, Failure> {
+fn block_on_one<F: Future<Output = Result<Exit, CommandError>>>(future: F) -> Result<Exit, CommandError> {
     finish(tokio::runtime::Builder::new_current_thread(), future)
 }
 
-fn finish<F>(mut builder: tokio::runtime::Builder, future: F) -> Result<Exit, Failure>
+fn finish<F>(mut builder: tokio::runtime::Builder, future: F) -> Result<Exit, CommandError>
 where
-    F: Future<Output = Result<Exit, Failure>>,
+    F: Future<Output = Result<Exit, CommandError>>,
 {
-    let runtime = builder.enable_all().build().map_err(Failure::Runtime)?;
+    let runtime = builder.enable_all().build().map_err(CommandError::Runtime)?;
     let result = runtime.block_on(future);
     // Background work, such as a watch that is no longer needed, must not delay the end.
     runtime.shutdown_background();

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use tracing::Instrument as _;
 
-use super::Failure;
+use super::CommandError;
 use super::repository_args::Loaded;
 use super::terminal::Terminal;
 use crate::report::{Format, findings};
 use crate::telemetry::spans;
-use kubelet_config::finding::Gate;
+use kubelet_config::finding::Strictness;
 use nodecfg_cluster::lease::{self, HeldLock, OrderError};
 use nodecfg_cluster::{ClusterError, ClusterReader, observe};
 use nodecfg_contract::names::{FleetName, NamespaceName};
@@ -24,7 +24,7 @@ pub(super) struct Planned {
 }
 
 /// Says what the repository's author may want to know, on standard error.
-pub(super) fn warn(loaded: &Loaded, verbose: u8, terminal: &mut Terminal) -> Result<(), Failure> {
+pub(super) fn warn(loaded: &Loaded, verbose: u8, terminal: &mut Terminal) -> Result<(), CommandError> {
     terminal.record.read(&loaded.desired.fleet, loaded.desired.commit.as_ref());
     // That it is no git repository, or who signed the commit, is in the first line already.
     let told = loaded.findings.iter().filter(|finding| !matches!(finding.code, "not-in-git" | "verified-commit"));
@@ -38,7 +38,7 @@ pub(super) fn warn_of_plan(
     format: Format,
     verbose: u8,
     terminal: &mut Terminal,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     if matches!(format, Format::Json | Format::Yaml) {
         return Ok(());
     }
@@ -54,7 +54,7 @@ async fn orders(
     lock: Option<&HeldLock>,
     namespace: &NamespaceName,
     fleet: &FleetName,
-) -> Result<Orders, Failure> {
+) -> Result<Orders, CommandError> {
     if let Some(lock) = lock {
         return Ok(lock.look().await?);
     }
@@ -77,7 +77,7 @@ pub(super) async fn plan(
     reader: &ClusterReader,
     lock: Option<&HeldLock>,
     options: Options,
-) -> Result<Planned, Failure> {
+) -> Result<Planned, CommandError> {
     let desired = &loaded.desired;
     let ordered = orders(reader, lock, &options.namespace, &desired.fleet).await?;
     let questions = |observed: &Observed| plan::questions(desired, observed, &options.namespace);
@@ -86,9 +86,13 @@ pub(super) async fn plan(
     observed.orders = ordered;
     let plan = spans::stage("plan")
         .in_scope(|| plan::make(desired, &observed, &options))
-        .map_err(|problems| Failure::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })?;
+        .map_err(|problems| CommandError::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })?;
     let violations = plan::check(&plan, &observed, &options.scope);
-    if violations.is_empty() { Ok(Planned { plan, observed, options }) } else { Err(Failure::Violations(violations)) }
+    if violations.is_empty() {
+        Ok(Planned { plan, observed, options })
+    } else {
+        Err(CommandError::Violations(violations))
+    }
 }
 
 /// What a user allows a plan to do.
@@ -103,7 +107,7 @@ pub(super) struct Allowances {
 }
 
 impl Allowances {
-    pub(super) fn options(self, namespace: NamespaceName, gate: Gate) -> Options {
+    pub(super) fn options(self, namespace: NamespaceName, gate: Strictness) -> Options {
         let (take_over, allow_empty) = (self.take_over, self.allow_empty);
         Options { namespace, take_over, allow_empty, gate, despite_pause: BTreeSet::new(), scope: Scope::Everything }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::Failure;
+use super::CommandError;
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::fleet_args::FleetArgs;
 use super::unknown::unknown;
@@ -44,7 +44,7 @@ impl OrderArgs {
 
     /// Connects, and finds out which fleet is meant, and where it is. Only with `first` may it be one that nothing is known of
     /// yet, where fleet and namespace are named.
-    pub(super) async fn place(&self, first: bool) -> Result<Place, Failure> {
+    pub(super) async fn place(&self, first: bool) -> Result<Place, CommandError> {
         let reader = self.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
         // The binding only says where the Lease is, and finding it out takes more rights than giving an order.
         let named = self.cluster.named_namespace().is_some();
@@ -57,7 +57,7 @@ impl OrderArgs {
 
 impl Place {
     /// Whether the namespace has a Lease or a ConfigMap of the fleet.
-    async fn is_there(&self) -> Result<bool, Failure> {
+    async fn is_there(&self) -> Result<bool, CommandError> {
         Ok(lease::look(&self.reader, self.namespace.as_str(), &self.fleet).await?.is_some()
             || self.reader.list_config_maps(self.namespace.as_str()).await?.iter().any(|map| self.owns(map)))
     }
@@ -68,7 +68,7 @@ impl Place {
 
     /// The one namespace where nodes point at ConfigMaps of the fleet, unless another was named: an order that nobody reads is
     /// worse than none.
-    async fn elsewhere(self, named: bool) -> Result<Self, Failure> {
+    async fn elsewhere(self, named: bool) -> Result<Self, CommandError> {
         let mut found = BTreeSet::new();
         if !named {
             let seen = observe::look(&self.reader, None).await?;
@@ -78,14 +78,14 @@ impl Place {
         if let Some(namespace) = only.and_then(|name| NamespaceName::new(name).ok()) {
             return Ok(Self { namespace, ..self });
         }
-        Err(Failure::usage(
+        Err(CommandError::usage(
             format!("nothing of a fleet {} is in the namespace {}", self.fleet, self.namespace),
             "check --fleet, and name the fleet's namespace (spec.namespace of nodecfg.yaml) with --namespace",
         ))
     }
 
     /// Who gives the order: the user as the API server knows them, or else as this machine does.
-    pub(super) async fn who(&self) -> Result<String, Failure> {
+    pub(super) async fn who(&self) -> Result<String, CommandError> {
         if let Some(user) = self.reader.whoami().await? {
             return Ok(user);
         }
@@ -99,14 +99,14 @@ impl Place {
     }
 
     /// The pools that the fleet has ConfigMaps of.
-    pub(super) async fn pools(&self) -> Result<BTreeSet<PoolName>, Failure> {
+    pub(super) async fn pools(&self) -> Result<BTreeSet<PoolName>, CommandError> {
         let maps = self.reader.list_config_maps(self.namespace.as_str()).await?;
         let ours = maps.into_iter().filter(|map| map.fleet.as_ref() == Some(&self.fleet));
         Ok(ours.filter_map(|map| map.pool).collect())
     }
 
     /// That a pool is not known, with the one that may be meant.
-    pub(super) fn unknown(&self, pool: &PoolName, known: &BTreeSet<PoolName>, way_out: &str) -> Failure {
+    pub(super) fn unknown(&self, pool: &PoolName, known: &BTreeSet<PoolName>, way_out: &str) -> CommandError {
         let place = format!("among the ConfigMaps of fleet {}", self.fleet);
         unknown("pool", pool.as_str(), &place, known.iter().map(PoolName::as_str), way_out)
     }

@@ -1,6 +1,6 @@
 //! How results are written: what `-o` takes.
 
-use super::Failure;
+use super::CommandError;
 use crate::report::Format;
 use crate::report::validation::Shape;
 
@@ -26,10 +26,10 @@ pub(super) enum Output {
 
 impl Output {
     /// The format of a command that reports about other things than files.
-    pub(super) fn format(self) -> Result<Format, Failure> {
+    pub(super) fn format(self) -> Result<Format, CommandError> {
         match self.shape()? {
             Shape::Format(format) => Ok(format),
-            Shape::Sarif | Shape::Junit => Err(Failure::usage(
+            Shape::Sarif | Shape::Junit => Err(CommandError::usage(
                 "this command writes neither sarif nor junit, which are for findings about files",
                 "use -o text, json, yaml or markdown; `nodecfg validate` writes sarif and junit",
             )),
@@ -37,7 +37,7 @@ impl Output {
     }
 
     /// The format of a report about files.
-    pub(super) fn shape(self) -> Result<Shape, Failure> {
+    pub(super) fn shape(self) -> Result<Shape, CommandError> {
         Ok(match self {
             Self::Text => Shape::Format(Format::Text),
             Self::Json => Shape::Format(Format::Json),
@@ -46,7 +46,7 @@ impl Output {
             Self::Sarif => Shape::Sarif,
             Self::Junit => Shape::Junit,
             Self::Html => {
-                return Err(Failure::usage(
+                return Err(CommandError::usage(
                     "html is a page about nodes, in a file of its own",
                     "`nodecfg sync`, `rollback`, `verify` and `status` write it with --report FILE.html",
                 ));

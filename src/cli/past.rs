@@ -2,7 +2,7 @@
 
 use super::repository_args::RepositoryArgs;
 use super::unknown::unknown;
-use super::{Failure, Terminal};
+use super::{CommandError, Terminal};
 use crate::history::{Content, Log, Revision};
 use crate::repository::history::{WalkEnd, walk};
 use nodecfg_contract::names::PoolName;
@@ -25,17 +25,17 @@ impl Past {
         pool: &PoolName,
         limit: usize,
         terminal: &mut Terminal,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let options = repository.history_options()?;
         let snapshot = match repository.load(terminal).await {
             Ok(loaded) => loaded.snapshot,
-            Err(Failure::Invalid { snapshot, .. }) => *snapshot,
+            Err(CommandError::Invalid { snapshot, .. }) => *snapshot,
             Err(failure) => return Err(failure),
         };
         let draft = draft(&snapshot, repository.gate());
         let mut log = Log::new(pool.clone(), repository.gate(), limit);
         let end = walk(&options, |logged, snapshot| log.take(logged, snapshot))
-            .map_err(|error| Failure::Repository(Box::new(error)))?;
+            .map_err(|error| CommandError::Repository(Box::new(error)))?;
         let revisions = log.end(end);
         if revisions.iter().all(|revision| revision.content == Content::Absent) {
             return Err(unknown_pool(pool, draft.desired.as_ref()));
@@ -45,7 +45,7 @@ impl Past {
 }
 
 /// No such pool.
-pub(super) fn unknown_pool(pool: &PoolName, desired: Option<&Desired>) -> Failure {
+pub(super) fn unknown_pool(pool: &PoolName, desired: Option<&Desired>) -> CommandError {
     let known: Vec<&str> = desired.iter().flat_map(|desired| desired.pools.keys()).map(PoolName::as_str).collect();
     let way_out = if known.is_empty() { "name the folder that holds nodecfg.yaml or pools/" } else { "" };
     unknown("pool", pool.as_str(), "in the repository", known, way_out)

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::cluster_args::{BindingArgs, ClusterArgs, binding_word};
 use super::observe::{Allowances, Planned, plan};
 use super::repository_args::{Loaded, RepositoryArgs};
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::replaced_file::{Readers, replace};
 use crate::report::Format;
-use kubelet_config::finding::Gate;
+use kubelet_config::finding::Strictness;
 use nodecfg_cluster::{ClusterError, ClusterReader};
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_planning::plan::Options;
@@ -85,14 +85,19 @@ pub(super) fn circumstances(
     named: Option<NamespaceName>,
 ) -> Circumstances {
     let Options { take_over, allow_empty, gate, .. } = planned.options;
-    let options = SavedOptions { take_over, allow_empty, lenient: gate == Gate::Lenient, namespace: named };
+    let options = SavedOptions { take_over, allow_empty, lenient: gate == Strictness::Lenient, namespace: named };
     Circumstances { cluster, binding: binding_word(reader.binding()).to_owned(), options }
 }
 
 /// Writes the plan to its file: completely, or not at all.
-pub(super) fn save(path: &Path, saved: &SavedPlan, format: Format, terminal: &mut Terminal) -> Result<(), Failure> {
+pub(super) fn save(
+    path: &Path,
+    saved: &SavedPlan,
+    format: Format,
+    terminal: &mut Terminal,
+) -> Result<(), CommandError> {
     replace(path, saved.text().as_bytes(), Readers::AsUsual)
-        .map_err(|error| Failure::PlanFile { path: path.to_owned(), error: PlanFileError::Write(error) })?;
+        .map_err(|error| CommandError::PlanFile { path: path.to_owned(), error: PlanFileError::Write(error) })?;
     if matches!(format, Format::Text | Format::Markdown) {
         terminal.out.flush()?;
         let path = path.display();
@@ -117,8 +122,8 @@ pub(super) struct Fixed {
 
 impl Reviewed {
     /// Reads the file.
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let fail = |error| Failure::PlanFile { path: path.to_owned(), error };
+    pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
+        let fail = |error| CommandError::PlanFile { path: path.to_owned(), error };
         let mut bytes = Vec::new();
         let limit = u64::try_from(LIMIT).unwrap_or(u64::MAX).saturating_add(1);
         let file = fs::File::open(path).map_err(|error| fail(PlanFileError::Read(error)))?;
@@ -128,7 +133,7 @@ impl Reviewed {
     }
 
     /// The arguments as the plan fixes them. What was given must not say otherwise.
-    pub(super) fn fix(&self, mut given: Fixed) -> Result<Fixed, Failure> {
+    pub(super) fn fix(&self, mut given: Fixed) -> Result<Fixed, CommandError> {
         let saved = &self.saved.options;
         for (option, given, reviewed) in [
             ("--take-over", given.allowances.take_over, saved.take_over),
@@ -154,9 +159,9 @@ impl Reviewed {
         Ok(given)
     }
 
-    fn contradicts(&self, option: &str, fixed: String) -> Failure {
+    fn contradicts(&self, option: &str, fixed: String) -> CommandError {
         let path = self.path.display();
-        Failure::usage(
+        CommandError::usage(
             format!("{option} goes against --plan {path}: {fixed}"),
             format!(
                 "leave {option} out, or make a plan with it (nodecfg diff {option} --out {path}) and have it reviewed"
@@ -165,7 +170,7 @@ impl Reviewed {
     }
 
     /// Makes sure, before anything is locked, that this is the cluster and the repository of the plan.
-    pub(super) async fn meet(self, reader: &ClusterReader, loaded: &Loaded) -> Result<Meeting, Failure> {
+    pub(super) async fn meet(self, reader: &ClusterReader, loaded: &Loaded) -> Result<Meeting, CommandError> {
         let cluster = identify(reader).await?;
         let desired = &loaded.desired;
         let apart = self.saved.surroundings(&cluster, &desired.fleet, desired.commit.as_ref());
@@ -191,7 +196,7 @@ impl Meeting {
         loaded: &Loaded,
         reader: &ClusterReader,
         options: &Options,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         if self.apart.is_empty() {
             return Ok(());
         }
@@ -203,7 +208,7 @@ impl Meeting {
     }
 
     /// Makes sure that a plan is what was reviewed.
-    pub(super) fn hold(&self, planned: &Planned, reader: &ClusterReader) -> Result<(), Failure> {
+    pub(super) fn hold(&self, planned: &Planned, reader: &ClusterReader) -> Result<(), CommandError> {
         let saved = &self.reviewed.saved;
         let circumstances = circumstances(self.cluster.clone(), reader, planned, saved.options.namespace.clone());
         let fresh = SavedPlan::of(&planned.plan, &circumstances);
@@ -211,8 +216,8 @@ impl Meeting {
         if differences.is_empty() { Ok(()) } else { Err(self.stale(differences)) }
     }
 
-    fn stale(&self, differences: Vec<Difference>) -> Failure {
-        Failure::Stale { path: self.reviewed.path.clone(), differences }
+    fn stale(&self, differences: Vec<Difference>) -> CommandError {
+        CommandError::Stale { path: self.reviewed.path.clone(), differences }
     }
 }
 

@@ -13,7 +13,7 @@ use super::observe::warn;
 use super::reconcile::LockArgs;
 use super::repository_args::RepositoryArgs;
 use super::unknown::unknown;
-use super::{Exit, Failure, Terminal, run};
+use super::{CommandError, Exit, Terminal, run};
 use crate::report::pruning::{self, Pruning};
 use crate::report::{self, Format, count, progress};
 use nodecfg_cluster::lease::HeldLock;
@@ -65,7 +65,12 @@ Examples:
   nodecfg prune .             and what the repository asks for stays, too
   nodecfg prune --yes         without being asked, as in a job";
 
-pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(
+    args: &Args,
+    format: Format,
+    verbose: u8,
+    terminal: &mut Terminal,
+) -> Result<Exit, CommandError> {
     if !args.dry_run {
         args.confirm.possible()?;
     }
@@ -103,7 +108,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let mut stop = run::hold_signals("stopping: nothing more is deleted");
     let lock = tokio::select! {
         lock = args.lock.take(&reader, &options.namespace, &options.fleet) => lock?,
-        Ok(_) = stop.wait_for(|stopped| *stopped) => return Err(Failure::Interrupted),
+        Ok(_) = stop.wait_for(|stopped| *stopped) => return Err(CommandError::Interrupted),
     };
     let (ends, result) = delete(&reader, &lock, &seen.plan, &options, &stop).await;
     lock.release().await;
@@ -121,7 +126,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 
 impl Args {
     /// A pool that has no ConfigMaps is a typing error, or has been pruned; either way there is nothing to do that was asked for.
-    fn know_pools(&self, maps: &[ManagedConfigMap], options: &PruneOptions) -> Result<(), Failure> {
+    fn know_pools(&self, maps: &[ManagedConfigMap], options: &PruneOptions) -> Result<(), CommandError> {
         let ours = maps.iter().filter(|map| map.fleet.as_ref() == Some(&options.fleet));
         let known: BTreeSet<&PoolName> = ours.filter_map(|map| map.pool.as_ref()).collect();
         let Some(pool) = self.pool.iter().find(|pool| !known.contains(pool)) else { return Ok(()) };
@@ -132,9 +137,9 @@ impl Args {
 }
 
 /// What a repository asks for: the names of the ConfigMaps of its pools.
-fn wanted(desired: &Desired, fleet: &FleetName) -> Result<BTreeSet<String>, Failure> {
+fn wanted(desired: &Desired, fleet: &FleetName) -> Result<BTreeSet<String>, CommandError> {
     if desired.fleet != *fleet {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             format!("the repository is of fleet {}, and the ConfigMaps are of fleet {fleet}", desired.fleet),
             format!("name the repository of {fleet}, or the fleet with --fleet"),
         ));
@@ -149,12 +154,12 @@ struct Seen {
 }
 
 /// Looks at the cluster: at ConfigMaps first, so that what comes to be referred to meanwhile is seen.
-async fn look(reader: &ClusterReader, options: &PruneOptions) -> Result<Seen, Failure> {
+async fn look(reader: &ClusterReader, options: &PruneOptions) -> Result<Seen, CommandError> {
     let maps = reader.list_config_maps(options.namespace.as_str()).await?;
     let references = reader.references().await?;
     let plan = prune(&maps, &references, options);
     let violations = check_prune(&plan, &maps, &references, options);
-    if violations.is_empty() { Ok(Seen { maps, plan }) } else { Err(Failure::Violations(violations)) }
+    if violations.is_empty() { Ok(Seen { maps, plan }) } else { Err(CommandError::Violations(violations)) }
 }
 
 /// Deletes what was shown and, looked at again under the lock, can still go. Stops at the first error, and when told to.
@@ -164,7 +169,7 @@ async fn delete(
     shown: &PrunePlan,
     options: &PruneOptions,
     stop: &watch::Receiver<bool>,
-) -> (BTreeMap<String, Deletion>, Result<(), Failure>) {
+) -> (BTreeMap<String, Deletion>, Result<(), CommandError>) {
     let mut ends = BTreeMap::new();
     let seen = match look(reader, options).await {
         Ok(seen) => seen,
@@ -190,10 +195,10 @@ async fn delete(
         Ok(())
     }
     .await;
-    (ends, result.map_err(Failure::from))
+    (ends, result.map_err(CommandError::from))
 }
 
-fn write(pruning: &Pruning, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<(), Failure> {
+fn write(pruning: &Pruning, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<(), CommandError> {
     match format {
         Format::Text => pruning::text(&mut terminal.out, pruning, verbose > 0)?,
         Format::Markdown => pruning::markdown(&mut terminal.out, pruning)?,

@@ -11,7 +11,7 @@ use super::plan_file::Meeting;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
 use super::run::{self, Audience, Purpose, Subject};
-use super::{Exit, Failure, Terminal, diff};
+use super::{CommandError, Exit, Terminal, diff};
 use crate::report::Format;
 use crate::report::progress::Scene;
 use crate::review::{Side, of_plan};
@@ -52,7 +52,7 @@ impl LockArgs {
         reader: &ClusterReader,
         namespace: &NamespaceName,
         fleet: &FleetName,
-    ) -> Result<HeldLock, Failure> {
+    ) -> Result<HeldLock, CommandError> {
         let host =
             hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
         let identity = lease::identity(&host, std::process::id(), fastrand::u64(..));
@@ -83,14 +83,14 @@ pub(super) struct Reconciliation<'a> {
 
 impl Reconciliation<'_> {
     /// Shows what would be done, and changes nothing.
-    pub(super) async fn preview(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    pub(super) async fn preview(&self, terminal: &mut Terminal) -> Result<Exit, CommandError> {
         let plan = self.shown(terminal).await?;
         // What the plan says already; here is no more to say than how this would end.
         Ok(if plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository })
     }
 
     /// Shows what would be done; answers with the plan.
-    pub(super) async fn shown(&self, terminal: &mut Terminal) -> Result<Plan, Failure> {
+    pub(super) async fn shown(&self, terminal: &mut Terminal) -> Result<Plan, CommandError> {
         let Planned { plan, .. } =
             plan(self.loaded, self.reader, None, self.options.clone()).await.and_then(|planned| {
                 if let Some(meeting) = self.meeting {
@@ -106,7 +106,7 @@ impl Reconciliation<'_> {
     }
 
     /// The plan, shown to people.
-    pub(super) async fn planned_or_shown(&self, show: bool, terminal: &mut Terminal) -> Result<Plan, Failure> {
+    pub(super) async fn planned_or_shown(&self, show: bool, terminal: &mut Terminal) -> Result<Plan, CommandError> {
         if show {
             return self.shown(terminal).await;
         }
@@ -114,7 +114,7 @@ impl Reconciliation<'_> {
     }
 
     /// Does it, under the lock.
-    pub(super) async fn carry_out(self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    pub(super) async fn carry_out(self, terminal: &mut Terminal) -> Result<Exit, CommandError> {
         let mut stop = run::stop_on_signals(terminal.foot.clone());
         let taking = self.pace.lock.take(self.reader, &self.options.namespace, &self.loaded.desired.fleet);
         let lock = run::unless_stopped(&mut stop, taking).await?;
@@ -128,7 +128,7 @@ impl Reconciliation<'_> {
         lock: &HeldLock,
         mut stop: watch::Receiver<Stop>,
         terminal: &mut Terminal,
-    ) -> Result<Exit, Failure> {
+    ) -> Result<Exit, CommandError> {
         let planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
         let Some((pool, pause)) = self.pause.clone() else {
             return self.roll_out(planned, lock, stop, &mut false, terminal).await;
@@ -158,7 +158,7 @@ impl Reconciliation<'_> {
         mut stop: watch::Receiver<Stop>,
         begun: &mut bool,
         terminal: &mut Terminal,
-    ) -> Result<Exit, Failure> {
+    ) -> Result<Exit, CommandError> {
         run::unless_stopped(&mut stop, self.paused(pool, pause)).await?;
         // A rollout stops for what was ordered after its plan.
         let planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
@@ -172,7 +172,7 @@ impl Reconciliation<'_> {
         stop: watch::Receiver<Stop>,
         begun: &mut bool,
         terminal: &mut Terminal,
-    ) -> Result<Exit, Failure> {
+    ) -> Result<Exit, CommandError> {
         terminal.record.planned(&planned.plan);
         let Planned { plan, observed, options } = planned;
         if plan.has_changes() {
@@ -202,7 +202,7 @@ impl Reconciliation<'_> {
     }
 
     /// A plan that may be carried out.
-    async fn planned(&self, lock: &HeldLock) -> Result<Planned, Failure> {
+    async fn planned(&self, lock: &HeldLock) -> Result<Planned, CommandError> {
         let planned = plan(self.loaded, self.reader, Some(lock), self.options.clone()).await?;
         if let Some(meeting) = self.meeting {
             meeting.hold(&planned, self.reader)?;
@@ -211,11 +211,11 @@ impl Reconciliation<'_> {
         if problems.is_empty() {
             return Ok(planned);
         }
-        Err(Failure::Problems { problems, snapshot: Box::new(self.loaded.snapshot.clone()) })
+        Err(CommandError::Problems { problems, snapshot: Box::new(self.loaded.snapshot.clone()) })
     }
 
     /// Pauses the pool. Who has paused it before goes on to be the one who did.
-    async fn paused(&self, pool: &PoolName, pause: &Pause) -> Result<(), Failure> {
+    async fn paused(&self, pool: &PoolName, pause: &Pause) -> Result<(), CommandError> {
         let fleet = &self.loaded.desired.fleet;
         lease::order(self.reader, self.options.namespace.as_str(), fleet, |desk| {
             if desk.orders.pauses.contains_key(pool) {

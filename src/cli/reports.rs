@@ -11,7 +11,7 @@ use std::str::FromStr;
 use anstream::StripStream;
 use clap::ValueEnum as _;
 
-use super::Failure;
+use super::CommandError;
 use super::output::Output;
 use crate::report::{self, ending, html};
 
@@ -53,8 +53,8 @@ impl FromStr for Report {
 type Opened = (Output, Box<dyn Write + Send>);
 
 impl Report {
-    fn failed(&self, error: &io::Error) -> Failure {
-        Failure::usage(
+    fn failed(&self, error: &io::Error) -> CommandError {
+        CommandError::usage(
             format!("cannot write the report {}: {error}", self.path.display()),
             "name a file in a folder that exists and can be written to",
         )
@@ -66,7 +66,7 @@ impl ReportArgs {
     ///
     /// # Errors
     /// When a file cannot be written, before anything was done.
-    pub(super) fn create(&self, possible: impl Fn(Output) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub(super) fn create(&self, possible: impl Fn(Output) -> Result<(), CommandError>) -> Result<(), CommandError> {
         for report in &self.reports {
             possible(report.output)?;
             File::create(&report.path).map_err(|error| report.failed(&error))?;
@@ -78,10 +78,10 @@ impl ReportArgs {
     ///
     /// # Errors
     /// When a file cannot be written, or as `write` does.
-    pub(super) fn each<E: Into<Failure>>(
+    pub(super) fn each<E: Into<CommandError>>(
         &self,
         mut write: impl FnMut(Output, &mut dyn Write) -> Result<(), E>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         for (output, mut writer) in self.writers()? {
             write(output, &mut writer).map_err(Into::into)?;
             writer.flush()?;
@@ -91,7 +91,7 @@ impl ReportArgs {
 
     /// Writes the failure that a command ended with into the reports for programs, as one line, since some are lines already,
     /// and into those for people that say nothing yet. What cannot be written is no second failure.
-    pub(super) fn fail(&self, command: &'static str, failure: &Failure) {
+    pub(super) fn fail(&self, command: &'static str, failure: &CommandError) {
         let Ok(document) = failure.document() else { return };
         let (exit, errors) = (failure.exit() as u8, failure.told());
         let silent = |report: &&Report| std::fs::metadata(&report.path).is_ok_and(|file| file.len() == 0);
@@ -118,7 +118,7 @@ impl ReportArgs {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub(super) fn writers(&self) -> Result<Vec<Opened>, Failure> {
+    pub(super) fn writers(&self) -> Result<Vec<Opened>, CommandError> {
         let open = |report: &Report| {
             let file = OpenOptions::new().append(true).create(true).open(&report.path);
             let file = file.map_err(|error| report.failed(&error))?;
@@ -157,6 +157,6 @@ mod tests {
         }
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one two");
         let nowhere = ReportArgs { reports: vec!["json=/nowhere/at/all".parse().unwrap()] };
-        assert!(matches!(nowhere.create(|_| Ok(())), Err(Failure::Usage { .. })));
+        assert!(matches!(nowhere.create(|_| Ok(())), Err(CommandError::Usage { .. })));
     }
 }

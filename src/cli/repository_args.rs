@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use tracing::Instrument as _;
 
-use super::failure::Failure;
+use super::failure::CommandError;
 use super::git_args::{GitArgs, Which};
 use super::signers_args::SignersArgs;
 use super::terminal::Terminal;
 use crate::repository::OpenOptions;
 use crate::telemetry::spans;
 use kubelet_config::Minor;
-use kubelet_config::finding::{Finding, Gate};
+use kubelet_config::finding::{Finding, Strictness};
 use nodecfg_planning::desired::{Built, Checks, Desired, Kubelets, build};
 use nodecfg_planning::snapshot::Snapshot;
 
@@ -58,7 +58,7 @@ impl RepositoryArgs {
     }
 
     /// Reads the files of the revision.
-    async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, Failure> {
+    async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
         Which { signers: self.signers.read()?, ..self.which() }.snapshot(terminal).await
     }
 
@@ -74,15 +74,15 @@ impl RepositoryArgs {
     }
 
     /// What to walk for its history: a clone on this machine.
-    pub(super) fn history_options(&self) -> Result<OpenOptions, Failure> {
+    pub(super) fn history_options(&self) -> Result<OpenOptions, CommandError> {
         if let Some(address) = self.which().remote()? {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 format!("the history of a pool is read from a clone, and {address} is on a server"),
                 "clone it, and name the folder; `nodecfg rollback --to REV` needs no history",
             ));
         }
         if self.worktree {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 "--worktree is about files that need not be committed, and a history is made of commits",
                 "leave it out",
             ));
@@ -97,35 +97,35 @@ impl RepositoryArgs {
     }
 
     /// How strict nodecfg is beyond the kubelet.
-    pub(super) fn gate(&self) -> Gate {
-        if self.lenient { Gate::Lenient } else { Gate::Strict }
+    pub(super) fn gate(&self) -> Strictness {
+        if self.lenient { Strictness::Lenient } else { Strictness::Strict }
     }
 
     /// Reads the revision and builds what it asks for; any error finding is a failure that shows all findings.
-    pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, Failure> {
+    pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, CommandError> {
         let reading = async { self.loaded(self.snapshot(terminal).await?) };
         reading.instrument(spans::stage("load")).await
     }
 
     /// The same of another revision of the same folder, whoever signed it: it is compared with, not rolled out.
-    pub(super) async fn load_revision(&self, revision: &str, terminal: &mut Terminal) -> Result<Loaded, Failure> {
+    pub(super) async fn load_revision(&self, revision: &str, terminal: &mut Terminal) -> Result<Loaded, CommandError> {
         let signers = SignersArgs::default();
         let other = Self { rev: Some(revision.to_owned()), worktree: false, signers, ..self.clone() };
         other.load(terminal).await
     }
 
     /// The files of another revision of the same folder, signed as this one must be: it is rolled out in its place.
-    pub(super) async fn load_signed(&self, revision: &str, terminal: &mut Terminal) -> Result<Snapshot, Failure> {
+    pub(super) async fn load_signed(&self, revision: &str, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
         let other = Self { rev: Some(revision.to_owned()), worktree: false, ..self.clone() };
         other.snapshot(terminal).await
     }
 
-    fn loaded(&self, snapshot: Snapshot) -> Result<Loaded, Failure> {
+    fn loaded(&self, snapshot: Snapshot) -> Result<Loaded, CommandError> {
         let Built { desired, findings, .. } =
             build(&snapshot, &Checks { gate: self.gate(), kubelets: Kubelets::OfNodes });
         match desired {
             Some(desired) => Ok(Loaded { desired, snapshot, findings }),
-            None => Err(Failure::Invalid { findings, snapshot: Box::new(snapshot) }),
+            None => Err(CommandError::Invalid { findings, snapshot: Box::new(snapshot) }),
         }
     }
 }

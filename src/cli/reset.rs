@@ -12,10 +12,10 @@ use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
 use super::unknown::unknown;
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::report::{Format, count, progress};
 use crate::review::Side;
-use kubelet_config::finding::Gate;
+use kubelet_config::finding::Strictness;
 use nodecfg_cluster::observe::look;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
@@ -77,7 +77,12 @@ Examples:
   nodecfg reset --pool gpu            one node at a time, once it is confirmed
   nodecfg reset --all --repo . --yes  with the budgets of the repository, without being asked";
 
-pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(
+    args: &Args,
+    format: Format,
+    verbose: u8,
+    terminal: &mut Terminal,
+) -> Result<Exit, CommandError> {
     let choice = args.choice()?;
     if !args.dry_run {
         run::require_stream_format(format)?;
@@ -110,7 +115,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         )?;
         return Ok(Exit::Done);
     }
-    let gate = if args.repo.is_some() { Gate::Strict } else { Gate::Lenient };
+    let gate = if args.repo.is_some() { Strictness::Strict } else { Strictness::Lenient };
     let options = Options {
         scope: Scope::Nodes(nodes),
         despite_pause: loaded.desired.pools.keys().cloned().collect(),
@@ -157,7 +162,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
-    fn choice(&self) -> Result<Choice, Failure> {
+    fn choice(&self) -> Result<Choice, CommandError> {
         let choice = Choice {
             nodes: self.nodes.iter().cloned().collect(),
             pools: self.pool.iter().cloned().collect(),
@@ -165,7 +170,7 @@ impl Args {
             all: self.all,
         };
         if choice == Choice::default() {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 "nothing says which nodes to reset",
                 "name nodes, or pass --pool, --selector or --all",
             ));
@@ -190,7 +195,7 @@ impl Args {
         &self,
         repository: Option<Loaded>,
         reader: &ClusterReader,
-    ) -> Result<(Loaded, NamespaceName, Observed), Failure> {
+    ) -> Result<(Loaded, NamespaceName, Observed), CommandError> {
         if let Some(mut loaded) = repository {
             let namespace = self.cluster.namespace(&loaded.desired, reader)?;
             let observed = look(reader, Some(namespace.as_str())).await?;
@@ -212,7 +217,7 @@ impl Args {
         if let Some(example) = down.first() {
             let left = usize::try_from(budget).unwrap_or(usize::MAX).saturating_sub(down.len());
             let Some(left) = u32::try_from(left).ok().filter(|left| *left > 0) else {
-                return Err(Failure::usage(
+                return Err(CommandError::usage(
                     format!(
                         "not available and of no known pool: {}, {example} among them. They may be of any, and use up a budget \
                          of {budget}",
@@ -246,7 +251,12 @@ impl Args {
         members.any(|name| seen(name).is_some_and(away))
     }
 
-    fn chosen(&self, choice: &Choice, desired: &Desired, observed: &Observed) -> Result<BTreeSet<NodeName>, Failure> {
+    fn chosen(
+        &self,
+        choice: &Choice,
+        desired: &Desired,
+        observed: &Observed,
+    ) -> Result<BTreeSet<NodeName>, CommandError> {
         let members = membership(desired, &observed.nodes);
         let homes: BTreeMap<&NodeName, &PoolName> =
             members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (*node, *pool))).collect();
@@ -262,7 +272,7 @@ impl Args {
                 let place = if self.repo.is_some() { "in the repository" } else { "among those that nodes are in" };
                 unknown("pool", name.as_str(), place, known, &error.help())
             }
-            ChoiceError::Homeless { .. } => Failure::usage(error.to_string(), error.help()),
+            ChoiceError::Homeless { .. } => CommandError::usage(error.to_string(), error.help()),
         })
     }
 }

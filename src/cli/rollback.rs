@@ -11,7 +11,7 @@ use super::reconcile::{PaceArgs, Reconciliation};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
-use super::{Exit, Failure, Terminal, diff};
+use super::{CommandError, Exit, Terminal, diff};
 use crate::history::{Content, Frame, Revision, Subject, content_of, frame, held, previous};
 use crate::report::{Format, count, names};
 use nodecfg_cluster::observe::look;
@@ -69,7 +69,12 @@ Examples:
   nodecfg rollback gpu --to v1.4.0   to a revision by name
   nodecfg resume gpu                 once git says the same";
 
-pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(
+    args: &Args,
+    format: Format,
+    verbose: u8,
+    terminal: &mut Terminal,
+) -> Result<Exit, CommandError> {
     if args.dry_run {
         diff::create_reports(&args.reports)?;
     } else {
@@ -184,18 +189,18 @@ struct Back {
 
 impl Args {
     /// HEAD. What is wrong with pools does not matter, as long as it is clear who owns which nodes.
-    async fn head(&self, verbose: u8, terminal: &mut Terminal) -> Result<Head, Failure> {
+    async fn head(&self, verbose: u8, terminal: &mut Terminal) -> Result<Head, CommandError> {
         let (findings, snapshot) = match self.repository.load(terminal).await {
             Ok(head) => {
                 warn(&head, verbose, terminal)?;
                 self.require_pool(&head.desired, head.desired.pools.contains_key(&self.pool))?;
                 return Ok(Head { desired: head.desired, unread: BTreeSet::new(), invalid: false });
             }
-            Err(Failure::Invalid { findings, snapshot }) => (findings, snapshot),
+            Err(CommandError::Invalid { findings, snapshot }) => (findings, snapshot),
             Err(failure) => return Err(failure),
         };
         let Some(Frame { desired, unread, errors }) = frame(&snapshot, self.repository.gate()) else {
-            return Err(Failure::Invalid { findings, snapshot });
+            return Err(CommandError::Invalid { findings, snapshot });
         };
         let there = desired.pools.contains_key(&self.pool) || unread.contains(self.pool.as_str());
         self.require_pool(&desired, there)?;
@@ -205,7 +210,7 @@ impl Args {
         Ok(Head { desired, unread, invalid: true })
     }
 
-    fn require_pool(&self, desired: &Desired, there: bool) -> Result<(), Failure> {
+    fn require_pool(&self, desired: &Desired, there: bool) -> Result<(), CommandError> {
         if there { Ok(()) } else { Err(unknown_pool(&self.pool, Some(desired))) }
     }
 
@@ -216,7 +221,7 @@ impl Args {
         reader: &ClusterReader,
         namespace: &NamespaceName,
         terminal: &mut Terminal,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, CommandError> {
         let Past { mut revisions, end, .. } = Past::read(&self.repository, &self.pool, FAR, terminal).await?;
         let observed = look(reader, Some(namespace.as_str())).await?;
         let fleet = &head.desired.fleet;
@@ -228,7 +233,7 @@ impl Args {
                 writeln!(terminal.aside(), "pool {} back to {}", self.pool, told(revision))?;
                 Ok(revision.commit.to_string())
             }
-            Err(Some(never)) => Err(Failure::usage(
+            Err(Some(never)) => Err(CommandError::usage(
                 format!(
                     "no earlier configuration of pool {} is known to have run: the newest is of {}, and neither is its \
                      ConfigMap in the cluster nor does a node run it",
@@ -249,13 +254,13 @@ impl Args {
                     )
                 });
                 let message = format!("pool {} has no earlier configuration in this repository", self.pool);
-                Err(Failure::usage(message, help))
+                Err(CommandError::usage(message, help))
             }
         }
     }
 
     /// HEAD with the pool's configuration of the earlier revision.
-    async fn target(&self, head: &Head, revision: &str, terminal: &mut Terminal) -> Result<Back, Failure> {
+    async fn target(&self, head: &Head, revision: &str, terminal: &mut Terminal) -> Result<Back, CommandError> {
         let earlier = self.repository.load_signed(revision, terminal).await?;
         let gate = self.repository.gate();
         let problem = match content_of(&earlier, &self.pool, gate) {
@@ -272,7 +277,7 @@ impl Args {
         let Some(mut then) = then else {
             let message = problem.unwrap_or_else(|| format!("revision {revision} cannot be read"));
             let help = format!("choose another: `nodecfg history {}`", self.pool);
-            return Err(Failure::usage(message, help));
+            return Err(CommandError::usage(message, help));
         };
         let mut desired = head.desired.clone();
         if let PoolTarget::Config(rendered) = &mut then.target {
@@ -309,12 +314,12 @@ impl Args {
         head: &Head,
         observed: &Observed,
         terminal: &mut Terminal,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let Some(pool) = back.desired.pools.get_mut(&self.pool) else { return Ok(()) };
         let held = held(&back.desired.fleet, pool, observed);
         let unread = names(head.unread.iter().map(String::as_str), 3);
         if held.is_empty() {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 format!("it is open which nodes are of pool {}: HEAD does not say which {unread} selects", self.pool),
                 "no node is on a ConfigMap of the pool; mend pool.yaml, or begin at a revision that is valid: --rev",
             ));

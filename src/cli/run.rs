@@ -12,7 +12,7 @@ use super::live::{self, Live};
 use super::output::Output;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::report::ending::{self, Before};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, Scene};
@@ -30,10 +30,10 @@ use nodecfg_planning::rollout::progress::Event;
 use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
 /// Long-running commands write text for people or JSON lines for programs.
-pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
+pub(super) fn require_stream_format(format: Format) -> Result<(), CommandError> {
     match format {
         Format::Text | Format::Json => Ok(()),
-        Format::Yaml | Format::Markdown => Err(Failure::usage(
+        Format::Yaml | Format::Markdown => Err(CommandError::usage(
             "this command reports while it runs, as text or as JSON lines",
             "use -o text or -o json; `nodecfg diff` and `nodecfg sync --dry-run` also write yaml and markdown",
         )),
@@ -41,10 +41,10 @@ pub(super) fn require_stream_format(format: Format) -> Result<(), Failure> {
 }
 
 /// Reports of what goes on for long are JSON lines, or markdown and pages once it has ended.
-pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), Failure> {
+pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), CommandError> {
     reports.create(|output| match output {
         Output::Json | Output::Markdown | Output::Html => Ok(()),
-        _ => Err(Failure::usage(
+        _ => Err(CommandError::usage(
             "this command reports while it runs, so that --report takes json, a file of JSON lines, and markdown and html, which \
              say how it ended",
             "use --report json=FILE, markdown=FILE or FILE.html; `nodecfg diff` also writes text and yaml",
@@ -113,7 +113,7 @@ impl Audience {
         reports: &ReportArgs,
         verbose: u8,
         terminal: &mut Terminal,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let Subject { purpose, scene, plan, review } = subject;
         let start = nodecfg_clock::now();
         let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
@@ -187,7 +187,7 @@ impl Audience {
     }
 
     /// Shows how it ended, and says what that means to a script.
-    pub(super) fn dismiss(mut self, execution: &Execution, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    pub(super) fn dismiss(mut self, execution: &Execution, terminal: &mut Terminal) -> Result<Exit, CommandError> {
         let (now, exit) = (nodecfg_clock::now(), exit_of(execution));
         if let Some(ticker) = self.ticker.take() {
             ticker.abort();
@@ -229,7 +229,7 @@ impl Audience {
                 }
             }
         }
-        self.failed.take().map_or(Ok(exit), |error| Err(Failure::Output(error)))
+        self.failed.take().map_or(Ok(exit), |error| Err(CommandError::Output(error)))
     }
 }
 
@@ -307,13 +307,13 @@ static FOLLOWED: AtomicBool = AtomicBool::new(false);
 
 /// Does the work of a command, until a signal ends it: while a repository is fetched, the cluster is read, and wherever else
 /// nothing was changed that has to be finished.
-pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, CommandError>>) -> Result<Exit, CommandError> {
     let mut work = std::pin::pin!(work);
     loop {
         tokio::select! {
             result = &mut work => return result,
             signal = signalled() => match signal {
-                Some(_) if !FOLLOWED.load(Ordering::Relaxed) => return Err(Failure::Interrupted),
+                Some(_) if !FOLLOWED.load(Ordering::Relaxed) => return Err(CommandError::Interrupted),
                 Some(_) => {}
                 None => return work.await,
             },
@@ -321,7 +321,7 @@ pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, Failure
     }
 }
 
-/// What cut a run short, if anything did, as [`Failure::kind`] has it.
+/// What cut a run short, if anything did, as [`CommandError::kind`] has it.
 fn kind_of(execution: &Execution) -> Option<RunFailure> {
     let asked = |reason: &StopReason| {
         matches!(reason, StopReason::Interrupted | StopReason::Aborted { .. } | StopReason::Paused { .. })
@@ -383,13 +383,13 @@ pub(super) fn hold_signals(says: &'static str) -> watch::Receiver<bool> {
 }
 
 /// Does what comes before the first change. A signal ends it at once: there is nothing to finish.
-pub(super) async fn unless_stopped<T, E: Into<Failure>>(
+pub(super) async fn unless_stopped<T, E: Into<CommandError>>(
     stop: &mut watch::Receiver<Stop>,
     work: impl Future<Output = Result<T, E>>,
-) -> Result<T, Failure> {
+) -> Result<T, CommandError> {
     tokio::select! {
         result = work => result.map_err(Into::into),
-        Ok(_) = stop.wait_for(|stop| *stop >= Stop::Gently) => Err(Failure::Interrupted),
+        Ok(_) = stop.wait_for(|stop| *stop >= Stop::Gently) => Err(CommandError::Interrupted),
     }
 }
 
@@ -410,7 +410,7 @@ pub(super) fn open(
     format: Format,
     lines: Option<&ReportArgs>,
     terminal: &mut Terminal,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     if let Some(reports) = lines {
         let document = Document::value(scene.clone())?;
         reports.each(|output, out| match output {

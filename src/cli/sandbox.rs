@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use super::repository_args::Loaded;
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::report::{self, findings};
 use crate::sandbox_nodes;
 use nodecfg_contract::names::PoolName;
@@ -113,7 +113,7 @@ Examples:
   nodecfg sandbox --nodes 3 --fault node-1=crash > sandbox.yaml
   nodecfg sandbox --kubernetes-version 1.36 --fault node-1=dies --kubeconfig-out sandbox.yaml";
 
-pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     let asked = args.kubernetes_version.map(Version::character);
     let (character, specs) = match &args.repo {
         Some(path) => {
@@ -143,7 +143,7 @@ fn announce(
     serving: &Serving,
     count: usize,
     terminal: &mut Terminal,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let url = serving.url();
     let nodes = report::count(count, "node");
     writeln!(terminal.aside(), "sandbox: {nodes} at {url}; Ctrl-C ends it, and nothing of it is kept")?;
@@ -177,7 +177,7 @@ fn fitted_nodes(
     per_pool: usize,
     asked: Option<Character>,
     terminal: &mut Terminal,
-) -> Result<(Character, Vec<nodes::NodeSpec>), Failure> {
+) -> Result<(Character, Vec<nodes::NodeSpec>), CommandError> {
     let character = asked.or_else(|| sandbox_nodes::character_for(desired)).unwrap_or(DEFAULT);
     let (specs, notes) = sandbox_nodes::nodes_for(desired, per_pool, character);
     for note in notes {
@@ -221,7 +221,11 @@ pub(super) struct SandboxArgs {
 
 impl SandboxArgs {
     /// Starts the embedded cluster, if one is asked for.
-    pub(super) async fn fitted(&self, loaded: &Loaded, terminal: &mut Terminal) -> Result<Option<Embedded>, Failure> {
+    pub(super) async fn fitted(
+        &self,
+        loaded: &Loaded,
+        terminal: &mut Terminal,
+    ) -> Result<Option<Embedded>, CommandError> {
         if !self.sandbox {
             return Ok(None);
         }

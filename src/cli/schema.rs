@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use super::repository_args::parse_kubernetes_version;
-use super::{Exit, Failure, Terminal};
+use super::{CommandError, Exit, Terminal};
 use crate::report::schemas::{OUTPUTS, Output};
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
@@ -44,9 +44,9 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(files.into_iter().chain(outputs).chain([plan]))
 }
 
-pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     if args.kubernetes_version.is_some() && args.name != KUBELET {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "--kubernetes-version goes with `schema kubelet` alone",
             "the formats of nodecfg's own files are the same for every version",
         ));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::failure::Failure;
+use super::failure::CommandError;
 use crate::repository::Programs;
 use crate::repository::signature::Signers;
 
@@ -23,10 +23,10 @@ impl SignersArgs {
     }
 
     /// Reads the file.
-    pub(super) fn read(&self) -> Result<Option<Arc<Signers>>, Failure> {
+    pub(super) fn read(&self) -> Result<Option<Arc<Signers>>, CommandError> {
         let Some(path) = &self.verify_commits else { return Ok(None) };
         let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::usage(
+            CommandError::usage(
                 format!("cannot read the allowed signers {}: {error}", path.display()),
                 "name a text file with OpenSSH's allowed signers or armoured OpenPGP public keys",
             )
@@ -34,7 +34,7 @@ impl SignersArgs {
         let programs = Programs { path: std::env::var_os("PATH").unwrap_or_default(), temporary: std::env::temp_dir() };
         let signers = Signers::parse(&text, programs).map_err(|wrong| {
             let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-            Failure::usage(
+            CommandError::usage(
                 format!("the allowed signers {} cannot be used: {}", path.display(), wrong.join("; ")),
                 "correct these lines; docs/signed-commits.md says what the file may hold",
             )

@@ -1,6 +1,6 @@
 //! Names that were given and are not there: said in one way by all commands.
 
-use super::Failure;
+use super::CommandError;
 use crate::report::names;
 use kubelet_config::spelling::nearest;
 
@@ -15,7 +15,7 @@ pub(super) fn unknown<'k>(
     place: &str,
     known: impl IntoIterator<Item = &'k str>,
     way_out: &str,
-) -> Failure {
+) -> CommandError {
     let known: Vec<&str> = known.into_iter().collect();
     let message = format!("there is no {kind} {name} {place}");
     let help = match nearest(name, known.iter().copied()) {
@@ -25,7 +25,7 @@ pub(super) fn unknown<'k>(
         None if way_out.is_empty() => format!("there is {}", names(known, LISTED)),
         None => format!("there is {}; {way_out}", names(known, LISTED)),
     };
-    Failure::usage(message, help)
+    CommandError::usage(message, help)
 }
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
             known.iter().copied(),
             way_out,
         ) {
-            Failure::Usage { message, help } => (message, help),
+            CommandError::Usage { message, help } => (message, help),
             other => panic!("{other:?}"),
         };
         let of = |help: &str| ("there is no pool genral in the repository".to_owned(), help.to_owned());

@@ -8,13 +8,13 @@ use super::git_args::{GitArgs, Which};
 use super::reports::ReportArgs;
 use super::repository_args::parse_kubernetes_version;
 use super::signers_args::SignersArgs;
-use super::{Exit, Failure, Terminal, actions};
+use super::{CommandError, Exit, Terminal, actions};
 use crate::report::findings::{Texts, WIDTH};
 use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
 use crate::repository::read_file;
 use crate::repository::signature::Signers;
 use kubelet_config::Minor;
-use kubelet_config::finding::{Finding, Gate, Place};
+use kubelet_config::finding::{Finding, Place, Strictness};
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_planning::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
 use nodecfg_planning::snapshot::text::is_candidate;
@@ -64,7 +64,7 @@ Examples:
   git ls-files '*kubelet*.yaml' | nodecfg validate --files-from -
   nodecfg validate -o sarif > nodecfg.sarif            for code scanning";
 
-pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     let targets = args.targets()?;
     args.reports.create(|output| output.shape().map(drop))?;
     let location = actions::location();
@@ -78,7 +78,7 @@ pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut T
             .writers()?
             .into_iter()
             .map(|(output, out)| Ok((renderer(output.shape()?, verbose > 0, WIDTH, location.clone()), out)))
-            .collect::<Result<_, Failure>>()?,
+            .collect::<Result<_, CommandError>>()?,
         totals: Totals::default(),
         annotated: actions::are_here().then_some(location),
         signers: args.signers.read()?,
@@ -90,7 +90,7 @@ pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut T
         if target != Path::new("-") && (target.is_dir() || (named && which.remote()?.is_some())) {
             run.repository(which, terminal).await?;
         } else if args.worktree || args.rev.is_some() || args.signers.are_given() {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 format!(
                     "--rev, --worktree and --verify-commits are about repositories, and {} is a file",
                     target.display()
@@ -114,12 +114,12 @@ pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut T
 
 impl Args {
     /// Everything that is to be checked, in the order in which it was named.
-    fn targets(&self) -> Result<Vec<PathBuf>, Failure> {
+    fn targets(&self) -> Result<Vec<PathBuf>, CommandError> {
         let mut targets = self.paths.clone();
         if let Some(list) = &self.files_from {
             let cannot = |error: std::io::Error| {
                 let message = format!("cannot read the list of files {}: {error}", list.display());
-                Failure::usage(message, "name a text file with one path a line, or - for standard input")
+                CommandError::usage(message, "name a text file with one path a line, or - for standard input")
             };
             let source: Box<dyn Read> = if list == Path::new("-") {
                 Box::new(std::io::stdin())
@@ -147,7 +147,7 @@ impl Args {
         minors.sort_unstable();
         minors.dedup();
         Checks {
-            gate: if self.lenient { Gate::Lenient } else { Gate::Strict },
+            gate: if self.lenient { Strictness::Lenient } else { Strictness::Strict },
             kubelets: if minors.is_empty() {
                 Kubelets::Declared(vec![NEWEST_RELEASED])
             } else {
@@ -174,7 +174,7 @@ struct Run {
 }
 
 impl Run {
-    fn file(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
+    fn file(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), CommandError> {
         let name = if path == Path::new("-") { "stdin".to_owned() } else { path.to_string_lossy().into_owned() };
         let mut report = FileReport { file: name.clone(), ..FileReport::default() };
         let mut text = None;
@@ -193,11 +193,11 @@ impl Run {
         self.report(&Batch { root: "", files: &[report], findings: &[], texts: &texts }, terminal)
     }
 
-    async fn repository(&mut self, which: Which<'_>, terminal: &mut Terminal) -> Result<(), Failure> {
+    async fn repository(&mut self, which: Which<'_>, terminal: &mut Terminal) -> Result<(), CommandError> {
         let name = which.root();
         let snapshot = match which.snapshot(terminal).await {
             Ok(snapshot) => snapshot,
-            Err(Failure::Repository(error)) if !self.alone => {
+            Err(CommandError::Repository(error)) if !self.alone => {
                 let finding = Finding::error("repository", error.to_string()).help(error.help());
                 return self.general(&[finding], terminal);
             }
@@ -225,16 +225,16 @@ impl Run {
         self.report(&Batch { root: &root, files: &files, findings: &others, texts: &texts }, terminal)
     }
 
-    fn nothing(&mut self, why: &str, terminal: &mut Terminal) -> Result<(), Failure> {
+    fn nothing(&mut self, why: &str, terminal: &mut Terminal) -> Result<(), CommandError> {
         self.general(&[nothing_checked(why)], terminal)
     }
 
-    fn general(&mut self, findings: &[Finding], terminal: &mut Terminal) -> Result<(), Failure> {
+    fn general(&mut self, findings: &[Finding], terminal: &mut Terminal) -> Result<(), CommandError> {
         let texts = OneText { name: String::new(), text: None };
         self.report(&Batch { root: "", files: &[], findings, texts: &texts }, terminal)
     }
 
-    fn report(&mut self, batch: &Batch<'_>, terminal: &mut Terminal) -> Result<(), Failure> {
+    fn report(&mut self, batch: &Batch<'_>, terminal: &mut Terminal) -> Result<(), CommandError> {
         self.totals.add(batch);
         self.renderer.batch(&mut terminal.out, batch)?;
         for (renderer, out) in &mut self.reports {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
-use super::{Answer, AskedRight, Check, Ending, Facts, Few, Purpose, Server, Trouble, count};
+use super::{Answer, AskedRight, Check, Ending, Facts, Few, Purpose, Server, Unavailable, count};
 
 /// As much as clocks may differ before somebody should know. The lock and the agents' signs of life are judged by the API
 /// server's clock, so nothing fails for it; certificates and tokens do when it gets to be much.
@@ -20,7 +20,7 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
 }
 
 /// The check of something that could not be had, which a sync needs.
-pub(super) fn troubled(code: &'static str, trouble: &Trouble) -> Check {
+pub(super) fn troubled(code: &'static str, trouble: &Unavailable) -> Check {
     Check::problem(code, Ending::Cluster, &trouble.message).mend(&trouble.help)
 }
 

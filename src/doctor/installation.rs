@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::access::troubled;
 use super::definition::{differences, is_established};
-use super::{Answer, Bound, Check, Ending, Facts, Few, Pods, Trouble, count};
+use super::{Answer, Bound, Check, Ending, Facts, Few, Pods, Unavailable, count};
 use nodecfg_contract::installation::{AGENT_DAEMON_SET, OWN_STATUS_POLICY};
 use nodecfg_contract::observed::{KubeletVersion, Node, ServerVersion};
 
@@ -41,7 +41,7 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
 }
 
 /// What no sync needs to see, and this user may not: not worth a word but on request.
-fn unseen(code: &'static str, trouble: &Trouble) -> Check {
+fn unseen(code: &'static str, trouble: &Unavailable) -> Check {
     Check::unknown(code, format!("not looked at: {}; no sync needs to", trouble.message))
 }
 

@@ -32,7 +32,8 @@ const EXAMPLES: usize = 3;
 /// What comes of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+#[schemars(rename = "Verdict")]
+pub enum CheckResult {
     /// A sync would not do its work.
     Problem,
     /// It would, and something is wrong or is about to be.
@@ -85,7 +86,7 @@ pub struct Check {
     /// What it is about, where there is more than one of it.
     pub subject: Option<String>,
     /// What came of it.
-    pub verdict: Verdict,
+    pub verdict: CheckResult,
     /// What was seen, as a sentence without its full stop.
     pub seen: String,
     /// How to mend it, with the command where there is one.
@@ -95,28 +96,28 @@ pub struct Check {
 }
 
 impl Check {
-    fn new(code: &'static str, verdict: Verdict, seen: impl Into<String>) -> Self {
+    fn new(code: &'static str, verdict: CheckResult, seen: impl Into<String>) -> Self {
         Self { code, subject: None, verdict, seen: seen.into(), mend: None, ending: None }
     }
 
     fn ok(code: &'static str, seen: impl Into<String>) -> Self {
-        Self::new(code, Verdict::Ok, seen)
+        Self::new(code, CheckResult::Ok, seen)
     }
 
     fn note(code: &'static str, seen: impl Into<String>) -> Self {
-        Self::new(code, Verdict::Note, seen)
+        Self::new(code, CheckResult::Note, seen)
     }
 
     fn warning(code: &'static str, seen: impl Into<String>) -> Self {
-        Self::new(code, Verdict::Warning, seen)
+        Self::new(code, CheckResult::Warning, seen)
     }
 
     fn unknown(code: &'static str, why: impl Into<String>) -> Self {
-        Self::new(code, Verdict::Unknown, why)
+        Self::new(code, CheckResult::Unknown, why)
     }
 
     fn problem(code: &'static str, ending: Ending, seen: impl Into<String>) -> Self {
-        Self { ending: Some(ending), ..Self::new(code, Verdict::Problem, seen) }
+        Self { ending: Some(ending), ..Self::new(code, CheckResult::Problem, seen) }
     }
 
     fn about(self, subject: impl Into<String>) -> Self {
@@ -130,7 +131,7 @@ impl Check {
 
 /// Why a fact could not be had.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trouble {
+pub struct Unavailable {
     /// The code of the error, as in machine-readable reports.
     pub code: String,
     /// What happened.
@@ -140,7 +141,7 @@ pub struct Trouble {
 }
 
 /// Something that was asked for, or why it could not be had.
-pub type Answer<T> = Result<T, Trouble>;
+pub type Answer<T> = Result<T, Unavailable>;
 
 /// The API server, as far as it shows before anything is asked of it that needs a right.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,7 +253,7 @@ pub struct Facts {
     /// Nodes and ConfigMaps. `None`: they were not asked for.
     pub observed: Option<Answer<Observed>>,
     /// Why the ConfigMaps among them could not be listed.
-    pub unlisted: Option<Trouble>,
+    pub unlisted: Option<Unavailable>,
     /// ConfigMaps that nodes point at and that were not fetched: there were too many.
     pub unread: usize,
     /// Signs of life of the nodes.
@@ -303,11 +304,11 @@ pub fn examine(facts: &Facts) -> Vec<Check> {
     // What a plan knows to be a problem need not be told again as what nodes report.
     let known: BTreeSet<Option<String>> = checks
         .iter()
-        .filter(|check| check.code == "node-failed" && check.verdict == Verdict::Problem)
+        .filter(|check| check.code == "node-failed" && check.verdict == CheckResult::Problem)
         .map(|check| check.subject.clone())
         .collect();
     checks.retain(|check| {
-        check.code != "node-failed" || check.verdict == Verdict::Problem || !known.contains(&check.subject)
+        check.code != "node-failed" || check.verdict == CheckResult::Problem || !known.contains(&check.subject)
     });
     let place = |check: &Check| codes::CODES.iter().position(|known| known.code == check.code);
     checks.sort_by(|a, b| (a.verdict, place(a), &a.subject).cmp(&(b.verdict, place(b), &b.subject)));

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, Facts, Few, Signs, count};
 use nodecfg_contract::observed::{Node, NodeHalf, Observed, Readiness};
-use nodecfg_planning::judge::{Failure, Patience, Target, Verdict as Judged, Waiting, judge};
+use nodecfg_planning::judge::{Convergence, Failure, Patience, Target, Waiting, judge};
 
 /// An agent writes its status at least every 72 minutes; one that has not been heard of for this long has missed two.
 pub const SILENCE: SignedDuration = SignedDuration::from_hours(3);
@@ -151,11 +151,11 @@ fn reports(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     for node in observed.nodes.values().filter(|node| node.half == NodeHalf::Follows) {
         let present = node.source.clone().map_or(Target::Local, Target::Source);
         match judge(&present, node, Patience::STATE_ONLY) {
-            Judged::Failed(Failure::Refused { error }) => failed.entry(error).or_default().add(&node.name),
-            Judged::Waiting(Waiting::Syncing { error }) => {
+            Convergence::Failed(Failure::Refused { error }) => failed.entry(error).or_default().add(&node.name),
+            Convergence::Waiting(Waiting::Syncing { error }) => {
                 failed.entry(format!("{error} (tried again)")).or_default().add(&node.name);
             }
-            Judged::Waiting(Waiting::NotAcknowledged) => {
+            Convergence::Waiting(Waiting::NotAcknowledged) => {
                 waiting.add(&node.name);
                 let heard = facts.signs.get(&node.name).and_then(|signs| signs.agent.as_ref()?.heard);
                 oldest = oldest.into_iter().chain(heard).min();

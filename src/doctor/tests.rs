@@ -28,8 +28,8 @@ fn ago(minutes: i64) -> Timestamp {
     now() - SignedDuration::from_mins(minutes)
 }
 
-fn trouble(code: &str) -> Trouble {
-    Trouble { code: code.to_owned(), message: format!("it failed: {code}"), help: "try again".to_owned() }
+fn trouble(code: &str) -> Unavailable {
+    Unavailable { code: code.to_owned(), message: format!("it failed: {code}"), help: "try again".to_owned() }
 }
 
 /// A cluster where all is well: three nodes on the ConfigMap of their pool.
@@ -113,9 +113,9 @@ fn of(code: &str, facts: &Facts) -> Vec<Check> {
     let checks = examine(facts);
     for check in &checks {
         assert!(codes::CODES.iter().any(|known| known.code == check.code), "{check:?} has a code that no table has");
-        assert_eq!(check.ending.is_some(), check.verdict == Verdict::Problem, "{check:?}");
+        assert_eq!(check.ending.is_some(), check.verdict == CheckResult::Problem, "{check:?}");
         assert!(
-            check.verdict > Verdict::Note || check.mend.is_some() || check.subject.as_deref() == Some("others"),
+            check.verdict > CheckResult::Note || check.mend.is_some() || check.subject.as_deref() == Some("others"),
             "{check:?}"
         );
         assert!(!check.seen.ends_with('.'), "{check:?}");
@@ -125,7 +125,7 @@ fn of(code: &str, facts: &Facts) -> Vec<Check> {
 
 /// Holds that the facts give this code one check of this verdict, which says that.
 #[track_caller]
-fn holds(code: &str, verdict: Verdict, says: &str, facts: &Facts) -> Check {
+fn holds(code: &str, verdict: CheckResult, says: &str, facts: &Facts) -> Check {
     let mut found = of(code, facts);
     assert_eq!(found.len(), 1, "{found:#?}");
     let check = found.pop().unwrap();
@@ -157,7 +157,7 @@ fn where_all_is_well_every_check_says_so() {
     for agents in [false, true] {
         let facts = asking(well(agents), [gpu()]);
         let checks = examine(&facts);
-        let ill: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
+        let ill: Vec<&Check> = checks.iter().filter(|check| check.verdict != CheckResult::Ok).collect();
         assert!(ill.is_empty(), "{ill:#?}");
         assert_eq!(ending(&checks), None);
         let made: Vec<&str> = checks.iter().map(|check| check.code).collect();
@@ -175,21 +175,21 @@ fn without_a_server_there_is_one_problem() {
         facts.server = Err(trouble("no-cluster"));
         (facts.rights, facts.bound, facts.observed, facts.locks) = (vec![], None, None, BTreeMap::new());
     });
-    holds("api-server", Verdict::Problem, "it failed", &facts);
+    holds("api-server", CheckResult::Problem, "it failed", &facts);
     assert_eq!(ending(&examine(&facts)), Some(Ending::Cluster));
     let away = with_server(|server| server.version = Err(trouble("cluster-unreachable")));
-    holds("api-server", Verdict::Problem, "found by context prod", &away);
+    holds("api-server", CheckResult::Problem, "found by context prod", &away);
     let wrong = with_server(|server| server.version = Err(trouble("cluster-unauthorized")));
-    holds("api-server", Verdict::Ok, "https://api answers", &wrong);
-    holds("credentials", Verdict::Problem, "it failed", &wrong);
+    holds("api-server", CheckResult::Ok, "https://api answers", &wrong);
+    holds("credentials", CheckResult::Problem, "it failed", &wrong);
 }
 
 #[test]
 fn clocks_may_differ_a_little() {
     for (seconds, verdict, says) in [
-        (30, Verdict::Ok, "agrees"),
-        (-31, Verdict::Warning, "31 seconds ahead of"),
-        (3_600, Verdict::Warning, "3600 seconds behind"),
+        (30, CheckResult::Ok, "agrees"),
+        (-31, CheckResult::Warning, "31 seconds ahead of"),
+        (3_600, CheckResult::Warning, "3600 seconds behind"),
     ] {
         let facts = with_server(|server| server.ahead = SignedDuration::from_secs(seconds));
         holds("clock", verdict, says, &facts);
@@ -200,13 +200,13 @@ fn clocks_may_differ_a_little() {
             facts.signs.get_mut(&node_name("n2")).unwrap().heartbeat = moment;
         })
     };
-    holds("node-clock", Verdict::Ok, "", &ahead(60));
-    holds("node-clock", Verdict::Warning, "1 node (n2 by 90 seconds)", &ahead(90));
+    holds("node-clock", CheckResult::Ok, "", &ahead(60));
+    holds("node-clock", CheckResult::Warning, "1 node (n2 by 90 seconds)", &ahead(90));
     let agent_ahead = changed(true, |facts| {
         let agent = facts.signs.get_mut(&node_name("n3")).unwrap().agent.as_mut().unwrap();
         agent.heard = Some(ago(-5));
     });
-    holds("node-clock", Verdict::Warning, "1 node (n3 by 300 seconds)", &agent_ahead);
+    holds("node-clock", CheckResult::Warning, "1 node (n3 by 300 seconds)", &agent_ahead);
 }
 
 #[test]
@@ -223,20 +223,20 @@ fn every_right_that_is_missing_is_told_with_its_rule() {
         }
     }
     let facts = changed(false, |facts| facts.rights[0].allowed = Ok(None));
-    assert!(of("permission", &facts).iter().any(|check| check.verdict == Verdict::Unknown));
+    assert!(of("permission", &facts).iter().any(|check| check.verdict == CheckResult::Unknown));
     let facts = changed(false, |facts| facts.rights.last_mut().unwrap().allowed = Ok(Some(false)));
-    holds("permission-optional", Verdict::Note, "no capture for this user, who may not get nodes/proxy", &facts);
+    holds("permission-optional", CheckResult::Note, "no capture for this user, who may not get nodes/proxy", &facts);
 }
 
 #[test]
 fn what_is_installed_is_looked_at_where_agents_need_it() {
-    holds("binding", Verdict::Ok, "NodeConfigs", &well(true));
+    holds("binding", CheckResult::Ok, "NodeConfigs", &well(true));
     let unclear = changed(true, |facts| facts.bound = Some(Err(trouble("binding-unclear"))));
-    holds("binding", Verdict::Problem, "binding-unclear", &unclear);
+    holds("binding", CheckResult::Problem, "binding-unclear", &unclear);
     let with = |change: fn(&mut Installed)| changed(true, |facts| change(&mut facts.installed));
-    holds("definition", Verdict::Problem, "there is no", &with(|installed| installed.definition = Some(Ok(None))));
+    holds("definition", CheckResult::Problem, "there is no", &with(|installed| installed.definition = Some(Ok(None))));
     let forbidden = with(|installed| installed.definition = Some(Err(trouble("cluster-forbidden"))));
-    holds("definition", Verdict::Unknown, "no sync needs to", &forbidden);
+    holds("definition", CheckResult::Unknown, "no sync needs to", &forbidden);
     let changed_definition = |change: fn(&mut Value)| {
         changed(true, |facts| {
             let mut definition = nodeconfig::definition();
@@ -246,27 +246,27 @@ fn what_is_installed_is_looked_at_where_agents_need_it() {
     };
     const STATUS: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
     let old = changed_definition(|crd| drop(crd.pointer_mut(STATUS).unwrap().as_object_mut().unwrap().remove("agent")));
-    holds("definition", Verdict::Warning, "what agents write to status.agent is lost", &old);
+    holds("definition", CheckResult::Warning, "what agents write to status.agent is lost", &old);
     let new = changed_definition(|crd| crd.pointer_mut(STATUS).unwrap()["mood"] = json!({"type": "string"}));
-    holds("definition", Verdict::Note, "later version: it knows status.mood", &new);
+    holds("definition", CheckResult::Note, "later version: it knows status.mood", &new);
     let other = changed_definition(|crd| crd.pointer_mut(STATUS).unwrap()["pool"]["maxLength"] = json!(3));
-    holds("definition", Verdict::Warning, "status.pool differs", &other);
+    holds("definition", CheckResult::Warning, "status.pool differs", &other);
     let unserved =
         changed_definition(|crd| crd["status"] = json!({"conditions": [{"type": "Established", "status": "False"}]}));
-    holds("definition", Verdict::Problem, "not served", &unserved);
-    holds("admission-policy", Verdict::Warning, "", &with(|installed| installed.policy = Some(Ok(false))));
-    holds("daemon-set", Verdict::Note, "there is no", &with(|installed| installed.pods = Some(Ok(None))));
+    holds("definition", CheckResult::Problem, "not served", &unserved);
+    holds("admission-policy", CheckResult::Warning, "", &with(|installed| installed.policy = Some(Ok(false))));
+    holds("daemon-set", CheckResult::Note, "there is no", &with(|installed| installed.pods = Some(Ok(None))));
     let few = with(|installed| installed.pods = Some(Ok(Some(Pods { desired: 3, ready: 2 }))));
-    holds("daemon-set", Verdict::Warning, "2 of 3", &few);
+    holds("daemon-set", CheckResult::Warning, "2 of 3", &few);
 }
 
 #[test]
 fn kubelets_are_neither_newer_than_the_server_nor_much_older() {
     let of = |version: &str| with_node(true, "n1", |node| node.kubelet_version = KubeletVersion::parse(version));
-    holds("kubelet-version", Verdict::Ok, "v1.36.2 on 2 nodes, v1.33.0 on 1 node", &of("v1.33.0"));
-    holds("kubelet-version", Verdict::Warning, "1 node (n1) are older", &of("v1.32.9"));
-    holds("kubelet-version", Verdict::Warning, "newer", &of("v1.37.0"));
-    holds("kubelet-version", Verdict::Ok, "none readable on 1 node", &of(""));
+    holds("kubelet-version", CheckResult::Ok, "v1.36.2 on 2 nodes, v1.33.0 on 1 node", &of("v1.33.0"));
+    holds("kubelet-version", CheckResult::Warning, "1 node (n1) are older", &of("v1.32.9"));
+    holds("kubelet-version", CheckResult::Warning, "newer", &of("v1.37.0"));
+    holds("kubelet-version", CheckResult::Ok, "none readable on 1 node", &of(""));
 }
 
 #[test]
@@ -274,12 +274,12 @@ fn nodes_that_do_not_follow_are_told_by_the_reason() {
     for (half, verdict, says) in [
         (
             NodeHalf::KubeletUnable { version: KubeletVersion::parse("v1.24.0").unwrap() },
-            Verdict::Warning,
+            CheckResult::Warning,
             "1.11 to 1.23",
         ),
-        (NodeHalf::KubeletSilent, Verdict::Warning, "--dynamic-config-dir"),
-        (NodeHalf::AgentSilent, Verdict::Warning, "no agent has ever reported"),
-        (NodeHalf::Outlived, Verdict::Note, "earlier node"),
+        (NodeHalf::KubeletSilent, CheckResult::Warning, "--dynamic-config-dir"),
+        (NodeHalf::AgentSilent, CheckResult::Warning, "no agent has ever reported"),
+        (NodeHalf::Outlived, CheckResult::Note, "earlier node"),
     ] {
         let facts = with_node(false, "n2", |node| node.half = half);
         holds("node-half", verdict, says, &facts);
@@ -293,12 +293,12 @@ fn nodes_that_do_not_follow_are_told_by_the_reason() {
             node.status = Default::default();
         });
         let facts = asking(moved, [gpu()]);
-        holds("node-left-out", Verdict::Problem, "1 node (n2)", &facts);
-        holds("node-half", Verdict::Ok, "2 nodes, none that could not follow, beside", &facts);
+        holds("node-left-out", CheckResult::Problem, "1 node (n2)", &facts);
+        holds("node-half", CheckResult::Ok, "2 nodes, none that could not follow, beside", &facts);
         assert_eq!(ending(&examine(&facts)), Some(Ending::LeftOut));
     }
     let away = with_node(false, "n3", |node| node.ready = Readiness::Unknown);
-    holds("node-ready", Verdict::Note, "1 node (n3) not Ready", &away);
+    holds("node-ready", CheckResult::Note, "1 node (n3) not Ready", &away);
 }
 
 #[test]
@@ -309,13 +309,19 @@ fn an_agent_is_silent_after_three_hours() {
             agent.heard = Some(ago(minutes));
         })
     };
-    holds("agent-silent", Verdict::Ok, "3 agents", &heard(180));
-    holds("agent-silent", Verdict::Warning, "on 1 node (n1) for three hours and more, the longest since", &heard(181));
+    holds("agent-silent", CheckResult::Ok, "3 agents", &heard(180));
+    holds(
+        "agent-silent",
+        CheckResult::Warning,
+        "on 1 node (n1) for three hours and more, the longest since",
+        &heard(181),
+    );
     let other = changed(true, |facts| {
         facts.signs.get_mut(&node_name("n1")).unwrap().agent.as_mut().unwrap().version = "0.0.9".to_owned();
         facts.signs.get_mut(&node_name("n2")).unwrap().agent = None;
     });
-    let check = holds("agent-version", Verdict::Note, "0.0.9 on 1 node (n1), one that does not say on 1 node", &other);
+    let check =
+        holds("agent-version", CheckResult::Note, "0.0.9 on 1 node (n1), one that does not say on 1 node", &other);
     assert!(check.seen.contains("(0.1.0)"), "{check:?}");
 }
 
@@ -323,33 +329,33 @@ fn an_agent_is_silent_after_three_hours() {
 fn what_nodes_report_is_counted_by_what_they_say() {
     let source = rendered("gpu", 110).source(&namespace());
     let failed = with_node(false, "n1", |n| *n = refusing(node("n1", "gpu"), &source, "failed to validate config"));
-    holds("node-failed", Verdict::Warning, "1 node (n1): failed to validate config", &failed);
+    holds("node-failed", CheckResult::Warning, "1 node (n1): failed to validate config", &failed);
     // A sync of the same would not mend it.
     let wanted = asking(failed, [gpu()]);
-    let check = holds("node-failed", Verdict::Problem, "refused by 1 node (n1)", &wanted);
+    let check = holds("node-failed", CheckResult::Problem, "refused by 1 node (n1)", &wanted);
     assert_eq!(check.ending, Some(Ending::LeftOut));
     let waiting = with_node(true, "n1", |n| n.status = Default::default());
-    let check = holds("node-acknowledge", Verdict::Warning, "the assignment is not taken on 1 node (n1)", &waiting);
+    let check = holds("node-acknowledge", CheckResult::Warning, "the assignment is not taken on 1 node (n1)", &waiting);
     assert!(check.seen.contains("was heard of at 2027-01-15T07:10:00Z"), "{check:?}");
 }
 
 #[test]
 fn a_repository_is_checked_where_one_is_named() {
-    holds("repository", Verdict::Unknown, "none was named", &well(false));
+    holds("repository", CheckResult::Unknown, "none was named", &well(false));
     let bad = changed(false, |facts| facts.repository = Some(Err(trouble("unknown-field"))));
-    holds("repository", Verdict::Problem, "unknown-field", &bad);
+    holds("repository", CheckResult::Problem, "unknown-field", &bad);
     assert_eq!(ending(&examine(&bad)), Some(Ending::BadRepository));
     let mut warned = asking(well(false), [gpu()]);
     warned.repository.as_mut().unwrap().as_mut().unwrap().warnings = 2;
-    holds("repository", Verdict::Note, "2 warnings", &warned);
+    holds("repository", CheckResult::Note, "2 warnings", &warned);
     let empty = asking(well(false), [gpu(), pool("spare", 50, RolloutPolicy::default())]);
-    holds("pool-empty", Verdict::Warning, "no node is selected by 1 pool (spare)", &empty);
+    holds("pool-empty", CheckResult::Warning, "no node is selected by 1 pool (spare)", &empty);
     let mut stray = with_observed(false, |observed| drop(observed.nodes.insert(node_name("x"), node("x", "other"))));
     stray = asking(stray, [gpu()]);
-    holds("node-unpooled", Verdict::Note, "1 node (x) in no pool", &stray);
+    holds("node-unpooled", CheckResult::Note, "1 node (x) in no pool", &stray);
     let twin = nodecfg_planning::desired::Pool { name: PoolName::new("twin").unwrap(), ..gpu() };
     let contested = asking(well(false), [gpu(), twin]);
-    let check = holds("plan", Verdict::Problem, "equal priority", &contested);
+    let check = holds("plan", CheckResult::Problem, "equal priority", &contested);
     assert_eq!((check.ending, check.subject.as_deref()), (Some(Ending::NoPlan), Some("contested-nodes")));
 }
 
@@ -363,13 +369,13 @@ fn a_lock_that_is_held_is_a_problem_until_it_expires() {
     };
     let held = with(Some(now() + SignedDuration::from_secs(20)));
     let check =
-        holds("lock", Verdict::Problem, "ci_1 holds kube-system/nodecfg-fleet since 2027-01-15T07:55:00Z", &held);
+        holds("lock", CheckResult::Problem, "ci_1 holds kube-system/nodecfg-fleet since 2027-01-15T07:55:00Z", &held);
     assert_eq!(check.ending, Some(Ending::Locked));
-    holds("lock", Verdict::Note, "let it expire", &with(Some(ago(1))));
-    holds("lock", Verdict::Note, "without a term", &with(None));
-    holds("lock", Verdict::Ok, "has ever", &changed(false, |facts| drop(facts.locks.insert(fleet(), Ok(None)))));
+    holds("lock", CheckResult::Note, "let it expire", &with(Some(ago(1))));
+    holds("lock", CheckResult::Note, "without a term", &with(None));
+    holds("lock", CheckResult::Ok, "has ever", &changed(false, |facts| drop(facts.locks.insert(fleet(), Ok(None)))));
     let unseen = changed(false, |facts| drop(facts.locks.insert(fleet(), Err(trouble("cluster-forbidden")))));
-    holds("lock", Verdict::Unknown, "it failed", &unseen);
+    holds("lock", CheckResult::Unknown, "it failed", &unseen);
 }
 
 #[test]
@@ -384,16 +390,16 @@ fn orders_are_told_with_who_gave_them() {
     let paused = Orders { pauses: [(PoolName::new("gpu").unwrap(), pause)].into(), abort: None };
     let check = holds(
         "orders",
-        Verdict::Note,
+        CheckResult::Note,
         "pool gpu is paused by ada since 2027-01-15T07:00:00Z: disks",
         &with(Ok(paused), None),
     );
     assert!(check.mend.unwrap().contains("nodecfg resume gpu"));
     let abort = Abort { holder: "ci_1".to_owned(), by: "ada".to_owned(), at: ago(1), reason: None, back: false };
     let aborted = Orders { abort: Some(abort), ..Orders::default() };
-    holds("orders", Verdict::Warning, "ada told ci_1", &with(Ok(aborted.clone()), Some("ci_1")));
-    holds("orders", Verdict::Note, "ada told ci_1", &with(Ok(aborted), Some("ci_2")));
-    holds("orders", Verdict::Warning, "garbled", &with(Err("garbled".to_owned()), None));
+    holds("orders", CheckResult::Warning, "ada told ci_1", &with(Ok(aborted.clone()), Some("ci_1")));
+    holds("orders", CheckResult::Note, "ada told ci_1", &with(Ok(aborted), Some("ci_2")));
+    holds("orders", CheckResult::Warning, "garbled", &with(Err("garbled".to_owned()), None));
 }
 
 #[test]
@@ -402,40 +408,41 @@ fn config_maps_are_there_and_hold_what_they_should() {
         with_observed(false, |observed| observed.contents.values_mut().for_each(change))
     };
     let gone = with(|map| *map = None);
-    let check = holds("config-map-gone", Verdict::Problem, "is gone, and pointed at by 3 nodes (n1, n2, n3)", &gone);
+    let check =
+        holds("config-map-gone", CheckResult::Problem, "is gone, and pointed at by 3 nodes (n1, n2, n3)", &gone);
     assert_eq!(check.ending, Some(Ending::InTheWay));
     let going = with(|map| map.as_mut().unwrap().deleting = true);
-    holds("config-map-gone", Verdict::Problem, "is being deleted", &going);
+    holds("config-map-gone", CheckResult::Problem, "is being deleted", &going);
     let many = changed(false, |facts| facts.unread = 4);
-    holds("config-map-gone", Verdict::Unknown, "4 ConfigMaps", &many);
+    holds("config-map-gone", CheckResult::Unknown, "4 ConfigMaps", &many);
 
     let tampered = with(|map| drop(map.as_mut().unwrap().data.insert("kubelet".to_owned(), "maxPods: 7\n".to_owned())));
     holds(
         "config-map-content",
-        Verdict::Problem,
+        CheckResult::Problem,
         "other content than its annotation says, pointed at by 3 nodes",
         &tampered,
     );
     // A plan that does not want it says so by saying nothing.
     let unwanted = asking(tampered, [pool("gpu", 50, RolloutPolicy::default())]);
-    holds("config-map-content", Verdict::Warning, "other content", &unwanted);
+    holds("config-map-content", CheckResult::Warning, "other content", &unwanted);
     let unmarked = with(|map| {
         let map = map.as_mut().unwrap();
         map.annotations.clear();
         map.data.insert("kubelet".to_owned(), "maxPods: 7\n".to_owned());
     });
-    holds("config-map-content", Verdict::Problem, "than its name says", &unmarked);
+    holds("config-map-content", CheckResult::Problem, "than its name says", &unmarked);
     let empty = with(|map| map.as_mut().unwrap().data.clear());
-    holds("config-map-content", Verdict::Problem, "has no key kubelet", &empty);
+    holds("config-map-content", CheckResult::Problem, "has no key kubelet", &empty);
     let later = with(|map| {
         map.as_mut().unwrap().annotations.insert(CONTENT_HASH_ANNOTATION.to_owned(), "v9:other:00".to_owned());
     });
-    holds("config-map-content", Verdict::Ok, "", &later);
+    holds("config-map-content", CheckResult::Ok, "", &later);
     let others = with(|map| map.as_mut().unwrap().labels.clear());
-    holds("config-map-content", Verdict::Ok, "there are none of nodecfg", &others);
+    holds("config-map-content", CheckResult::Ok, "there are none of nodecfg", &others);
 
     let mutable = with(|map| map.as_mut().unwrap().immutable = false);
-    let check = holds("config-map-mutable", Verdict::Problem, "is not immutable", &mutable);
+    let check = holds("config-map-mutable", CheckResult::Problem, "is not immutable", &mutable);
     assert!(check.mend.unwrap().contains("patch configmap fleet-gpu-"));
 }
 
@@ -444,7 +451,7 @@ fn config_maps_say_whose_they_are() {
     let unlabelled = with_observed(false, |observed| {
         observed.config_maps.values_mut().for_each(|map| (map.fleet, map.pool) = (None, None));
     });
-    holds("config-map-labels", Verdict::Warning, "nodecfg.dev/fleet and nodecfg.dev/pool", &unlabelled);
+    holds("config-map-labels", CheckResult::Warning, "nodecfg.dev/fleet and nodecfg.dev/pool", &unlabelled);
     let mut many = well(false);
     let map = plan::fixtures::managed("x", None, None, None);
     for index in 0..9 {
@@ -456,7 +463,7 @@ fn config_maps_say_whose_they_are() {
     assert!(told.iter().any(|check| check.seen == "4 ConfigMaps more like that"), "{told:#?}");
     let mut foreign = asking(well(false), [gpu()]);
     foreign.repository.as_mut().unwrap().as_mut().unwrap().desired.fleet = FleetName::new("other").unwrap();
-    holds("config-map-foreign", Verdict::Note, "1 other fleet (fleet)", &foreign);
+    holds("config-map-foreign", CheckResult::Note, "1 other fleet (fleet)", &foreign);
     let unlisted = changed(false, |facts| facts.unlisted = Some(trouble("cluster-forbidden")));
     assert_eq!(of("permission", &unlisted).len(), 2);
 }

@@ -1,6 +1,6 @@
 //! What one snapshot says that the nodes of one pool shall run.
 
-use super::{ContentHash, Draft, Finding, Gate, Pool, PoolName, PoolTarget, Serialize, Snapshot, draft};
+use super::{ContentHash, Draft, Finding, Pool, PoolName, PoolTarget, Serialize, Snapshot, Strictness, draft};
 use nodecfg_contract::printable::remark;
 
 /// What a pool's nodes shall run at some revision.
@@ -50,7 +50,7 @@ impl Content {
 
 /// What a snapshot says of one pool. What is wrong with others does not matter.
 #[must_use]
-pub fn content_of(snapshot: &Snapshot, pool: &PoolName, gate: Gate) -> Content {
+pub fn content_of(snapshot: &Snapshot, pool: &PoolName, gate: Strictness) -> Content {
     // A pool is made of few files, as a rule of its own and of what pools share.
     let alone = of_draft(&draft(&without_others(snapshot, pool), gate), snapshot, pool);
     match alone {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ConfigMapKey, Desired, Gate, Node, NodeName, Observed, Pool, PoolName, Snapshot, draft};
+use super::{ConfigMapKey, Desired, Node, NodeName, Observed, Pool, PoolName, Snapshot, Strictness, draft};
 use nodecfg_contract::names::FleetName;
 use nodecfg_planning::desired::FLEET_FILE;
 use nodecfg_planning::snapshot::SnapshotFile;
@@ -21,7 +21,7 @@ pub struct Frame {
 
 /// Reads it. `None` when what is wrong is wrong with all pools: with the file of the fleet, or with no file.
 #[must_use]
-pub fn frame(snapshot: &Snapshot, gate: Gate) -> Option<Frame> {
+pub fn frame(snapshot: &Snapshot, gate: Strictness) -> Option<Frame> {
     let draft = draft(snapshot, gate);
     let of_all = |place: Option<&str>| place.is_none_or(|file| file == FLEET_FILE);
     if draft.errors.iter().any(|error| of_all(error.place.as_ref().map(|place| &*place.file))) {

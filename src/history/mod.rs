@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::repository::RepositoryError;
 use crate::repository::history::{Logged, WalkEnd};
-use kubelet_config::finding::{Finding, Gate};
+use kubelet_config::finding::{Finding, Strictness};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
@@ -60,7 +60,7 @@ pub struct Revision {
 #[derive(Debug)]
 pub struct Log {
     pool: PoolName,
-    gate: Gate,
+    gate: Strictness,
     limit: usize,
     revisions: Vec<Revision>,
     /// The oldest commit so far with the content that is being gone through.
@@ -70,7 +70,7 @@ pub struct Log {
 impl Log {
     /// Nothing seen yet; `limit` is how many revisions are kept.
     #[must_use]
-    pub fn new(pool: PoolName, gate: Gate, limit: usize) -> Self {
+    pub fn new(pool: PoolName, gate: Strictness, limit: usize) -> Self {
         Self { pool, gate, limit, revisions: Vec::new(), run: None }
     }
 

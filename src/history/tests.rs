@@ -26,7 +26,7 @@ fn snapshot(kubelet: &str) -> Snapshot {
 
 /// The revisions after these snapshots, given oldest first.
 fn revisions(texts: &[Option<&str>], limit: usize, end: WalkEnd) -> Vec<Revision> {
-    let mut log = Log::new(pool_name("a"), Gate::Strict, limit);
+    let mut log = Log::new(pool_name("a"), Strictness::Strict, limit);
     for (number, text) in texts.iter().enumerate().rev() {
         let snapshot = text.map_or_else(|| Snapshot::of_texts([]), snapshot);
         if log.take(logged(u8::try_from(number).unwrap()), Ok(snapshot)).is_break() {

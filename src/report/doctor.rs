@@ -10,7 +10,7 @@ use textwrap::fill;
 use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
-use crate::doctor::{Check, Ending, Verdict};
+use crate::doctor::{Check, CheckResult, Ending};
 use crate::layout::within;
 use nodecfg_contract::printable;
 
@@ -28,7 +28,7 @@ pub struct Checked<'a> {
     /// What it is about, where there is more than one of it.
     pub subject: Option<&'a str>,
     /// What came of it.
-    pub verdict: Verdict,
+    pub verdict: CheckResult,
     /// What was seen.
     pub seen: &'a str,
     /// How to mend it.
@@ -63,11 +63,11 @@ pub struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Check> {
+    fn of(&self, verdict: CheckResult) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(move |check| check.verdict == verdict)
     }
 
-    fn number(&self, verdict: Verdict) -> usize {
+    fn number(&self, verdict: CheckResult) -> usize {
         self.of(verdict).count()
     }
 }
@@ -78,8 +78,10 @@ impl Findings<'_> {
 /// When the writer does.
 pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: usize) -> io::Result<()> {
     let width = width.min(WIDTH);
-    for verdict in [Verdict::Problem, Verdict::Warning, Verdict::Note, Verdict::Unknown, Verdict::Ok] {
-        let short = !verbose && matches!(verdict, Verdict::Unknown | Verdict::Ok);
+    for verdict in
+        [CheckResult::Problem, CheckResult::Warning, CheckResult::Note, CheckResult::Unknown, CheckResult::Ok]
+    {
+        let short = !verbose && matches!(verdict, CheckResult::Unknown | CheckResult::Ok);
         if short {
             codes(out, findings, verdict, width)?;
             continue;
@@ -91,7 +93,7 @@ pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: 
             writeln!(out)?;
         }
     }
-    if !verbose && findings.number(Verdict::Unknown) + findings.number(Verdict::Ok) > 0 {
+    if !verbose && findings.number(CheckResult::Unknown) + findings.number(CheckResult::Ok) > 0 {
         writeln!(out)?;
     }
     writeln!(out, "{}", last(findings, width))
@@ -99,14 +101,14 @@ pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: 
 
 fn one(out: &mut dyn Write, check: &Check, verbose: bool, width: usize) -> io::Result<()> {
     let label = match check.verdict {
-        Verdict::Problem => bad("problem:"),
-        Verdict::Warning => warning("warning:"),
-        Verdict::Note => format!("{:>8}", "note:"),
-        Verdict::Unknown => quiet(" unseen:"),
-        Verdict::Ok => format!("{}{}", " ".repeat(5), good("ok:")),
+        CheckResult::Problem => bad("problem:"),
+        CheckResult::Warning => warning("warning:"),
+        CheckResult::Note => format!("{:>8}", "note:"),
+        CheckResult::Unknown => quiet(" unseen:"),
+        CheckResult::Ok => format!("{}{}", " ".repeat(5), good("ok:")),
     };
     paragraph(out, &label, &format!("{} ({})", check.seen, check.code), width)?;
-    let told = verbose || check.verdict <= Verdict::Note;
+    let told = verbose || check.verdict <= CheckResult::Note;
     match &check.mend {
         Some(mend) if told => paragraph(out, &format!("   {}", quiet("help:")), mend, width),
         _ => Ok(()),
@@ -127,7 +129,7 @@ fn paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::
 }
 
 /// The codes of a verdict, each once. One that something worse was found of is not among what is fine.
-fn codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: Verdict, width: usize) -> io::Result<()> {
+fn codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: CheckResult, width: usize) -> io::Result<()> {
     let mut codes: Vec<&str> = Vec::new();
     for check in findings.of(verdict) {
         let worse = findings.checks.iter().any(|other| other.code == check.code && other.verdict < verdict);
@@ -138,12 +140,13 @@ fn codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: Verdict, width: 
     if codes.is_empty() {
         return Ok(());
     }
-    let label = if verdict == Verdict::Ok { format!("   {}", good("fine:")) } else { format!(" {}", quiet("unseen:")) };
+    let label =
+        if verdict == CheckResult::Ok { format!("   {}", good("fine:")) } else { format!(" {}", quiet("unseen:")) };
     paragraph(out, &label, &codes.join(", "), width)
 }
 
 fn last(findings: &Findings<'_>, width: usize) -> String {
-    let warnings = findings.number(Verdict::Warning);
+    let warnings = findings.number(CheckResult::Warning);
     let warned = if warnings > 0 { format!(", with {}", count(warnings, "warning")) } else { String::new() };
     let (head, rest) = match findings.ending {
         None => ("Well:", format!("a sync could do its work{warned}.")),
@@ -151,7 +154,7 @@ fn last(findings: &Findings<'_>, width: usize) -> String {
             "Not well:",
             format!(
                 "{}{warned}. A sync would end with {}: {}.",
-                count(findings.number(Verdict::Problem), "problem"),
+                count(findings.number(CheckResult::Problem), "problem"),
                 (findings.exit_code)(Some(ending)),
                 ending.means()
             ),
@@ -177,13 +180,13 @@ pub fn markdown(out: &mut dyn Write, findings: &Findings<'_>) -> io::Result<()> 
     writeln!(out, "\n{}", prose(&last))
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: CheckResult) -> &'static str {
     match verdict {
-        Verdict::Problem => "**problem**",
-        Verdict::Warning => "warning",
-        Verdict::Note => "note",
-        Verdict::Unknown => "not looked at",
-        Verdict::Ok => "ok",
+        CheckResult::Problem => "**problem**",
+        CheckResult::Warning => "warning",
+        CheckResult::Note => "note",
+        CheckResult::Unknown => "not looked at",
+        CheckResult::Ok => "ok",
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use kubelet_config::finding::Gate;
+use kubelet_config::finding::Strictness;
 use nodecfg_planning::desired::{Checks, Desired, build, draft};
 use nodecfg_planning::plan::fixtures::{fetched, managed, namespace, node, observed, on, options};
 use nodecfg_planning::plan::make;
@@ -41,7 +41,7 @@ fn desired(snapshot: &Snapshot) -> Desired {
 
 fn review(old: &Files, new: &Files) -> Review {
     let (old, new) = (snapshot(old), snapshot(new));
-    let drafted = draft(&old, Gate::Strict);
+    let drafted = draft(&old, Strictness::Strict);
     let base =
         Base { side: &Side::WorkingTree, desired: drafted.desired.as_ref(), snapshot: &old, errors: &drafted.errors };
     compare(&base, &Head { side: &Side::WorkingTree, desired: &desired(&new), snapshot: &new })

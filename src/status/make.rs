@@ -9,9 +9,9 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
 use nodecfg_planning::desired::{Desired, Pool};
-use nodecfg_planning::judge::{Target, Verdict, Waiting};
+use nodecfg_planning::judge::{Convergence, Target, Waiting};
 use nodecfg_planning::plan::{
-    Held, Holder, Owner, Standings, is_adopted, membership, pool_target, present_state, unreached,
+    Holder, Owner, PoolPause, Standings, is_adopted, membership, pool_target, present_state, unreached,
 };
 
 /// What a repository wants of the cluster.
@@ -95,7 +95,7 @@ fn alone(node: &Node, observed: &Observed) -> NodeStatus {
     let map = managed(node.source.as_ref(), observed);
     let mut status = bare(node, map.and_then(|map| map.pool.clone()), map.and_then(|map| map.fleet.clone()));
     status.drift = other_content(node, observed);
-    if status.verdict != Verdict::Converged {
+    if status.verdict != Convergence::Converged {
         status.blocked = unreached(node);
     }
     settle(status, node, State::Converged)
@@ -158,7 +158,7 @@ fn pooled(node: &Node, observed: &Observed, standings: &Standings<'_>, placed: P
         let adopted = node.source.as_ref().zip(standing.as_ref());
         let adopted = adopted.is_some_and(|(source, standing)| is_adopted(node, source, standing));
         if !adopted {
-            status.verdict = Verdict::Waiting(Waiting::NotAssigned);
+            status.verdict = Convergence::Waiting(Waiting::NotAssigned);
             status.drift = node.source.as_ref().zip(standing).and_then(|(source, standing)| {
                 elsewhere(source, &standing.owner, managed(Some(source), observed), &pool.name)
             });
@@ -166,7 +166,7 @@ fn pooled(node: &Node, observed: &Observed, standings: &Standings<'_>, placed: P
         }
     }
     status.drift = status.drift.take().or_else(|| other_content(node, observed));
-    if status.verdict != Verdict::Converged {
+    if status.verdict != Convergence::Converged {
         status.blocked = unreached(node);
     }
     settle(status, node, aim)
@@ -198,10 +198,10 @@ fn other_content(node: &Node, observed: &Observed) -> Option<Drift> {
 /// Puts what is known of a node into a word, and says since when. `aim` is the word where nothing else is to be said.
 fn settle(mut status: NodeStatus, node: &Node, aim: State) -> NodeStatus {
     let way = match present_state(node) {
-        Verdict::Failed(_) => State::Failed,
-        Verdict::Waiting(Waiting::Syncing { .. }) => State::CannotFetch,
-        Verdict::Waiting(_) => State::OnTheWay,
-        Verdict::Converged => State::Converged,
+        Convergence::Failed(_) => State::Failed,
+        Convergence::Waiting(Waiting::Syncing { .. }) => State::CannotFetch,
+        Convergence::Waiting(_) => State::OnTheWay,
+        Convergence::Converged => State::Converged,
     };
     let several = [
         (node.ready != Readiness::Ready).then_some(State::NotReady),
@@ -218,7 +218,7 @@ fn settle(mut status: NodeStatus, node: &Node, aim: State) -> NodeStatus {
         // Elsewhere it would say since when the state before this one lasts.
         State::Failed | State::CannotFetch | State::Converged => node.status_since,
         State::OnTheWay if way == State::OnTheWay && node.status.assigned.is_some() => {
-            node.status_since.filter(|_| present_state(node) == Verdict::Waiting(Waiting::Activating))
+            node.status_since.filter(|_| present_state(node) == Convergence::Waiting(Waiting::Activating))
         }
         _ => None,
     };
@@ -228,7 +228,7 @@ fn settle(mut status: NodeStatus, node: &Node, aim: State) -> NodeStatus {
 /// Whether a pool is paused, by the repository or from a command line.
 fn paused(name: &PoolName, pool: Option<&Pool>, fleet: &FleetName, fleets: &[FleetOrders]) -> Option<Paused> {
     let order = fleets.iter().filter(|orders| orders.fleet == *fleet).find_map(|orders| orders.pauses.get(name));
-    let held = Held::of(pool, order);
+    let held = PoolPause::of(pool, order);
     held.is_held().then(|| Paused { in_repository: held.by_policy, order: order.cloned() })
 }
 

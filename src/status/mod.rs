@@ -13,7 +13,7 @@ use serde::Serialize;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{Abort, KubeletVersion, Pause, Readiness};
-use nodecfg_planning::judge::{Target, Verdict};
+use nodecfg_planning::judge::{Convergence, Target};
 use nodecfg_planning::plan::{Owner, Why};
 
 mod changes;
@@ -161,7 +161,7 @@ pub struct NodeStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// How far it is on its way: to what the repository wants where one was named, otherwise to what it points at.
-    pub verdict: Verdict,
+    pub verdict: Convergence,
     /// All of it in a word.
     pub state: State,
     /// Since when it is in that state, where somebody has noted that down: the Ready condition of a node that is not

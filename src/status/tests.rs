@@ -111,7 +111,7 @@ fn content_of_another_name_is_as_wanted() {
     let node = on(node("a1", "a"), &old);
     observed.nodes.insert(node.name.clone(), node);
     let status = compared(&desired([a]), &observed, Vec::new());
-    assert_eq!((state_of(&status, "a1"), &status.nodes[0].verdict), (State::Converged, &Verdict::Converged));
+    assert_eq!((state_of(&status, "a1"), &status.nodes[0].verdict), (State::Converged, &Convergence::Converged));
 }
 
 #[test]

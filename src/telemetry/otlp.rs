@@ -165,7 +165,7 @@ fn reaching<E: WithExportConfig + WithHttpConfig>(
     exporter: E,
     to: &Signal,
     handle: &Handle,
-    trouble: &Trouble,
+    trouble: &LastError,
 ) -> Result<E, String> {
     Ok(exporter
         .with_http_client(Hyper::new(to, handle, trouble)?)
@@ -177,7 +177,7 @@ fn reaching<E: WithExportConfig + WithHttpConfig>(
 
 fn send_spans(spans: (Vec<SpanData>, usize), resource: &Resource, to: &Signal, handle: &Handle) -> Result<(), String> {
     let (mut spans, dropped) = spans;
-    let trouble = Trouble::default();
+    let trouble = LastError::default();
     let exporter = reaching(opentelemetry_otlp::SpanExporter::builder().with_http(), to, handle, &trouble)?;
     let mut exporter = exporter.build().map_err(|error| error.to_string())?;
     exporter.set_resource(resource);
@@ -189,7 +189,7 @@ fn send_spans(spans: (Vec<SpanData>, usize), resource: &Resource, to: &Signal, h
 }
 
 fn send_metrics(samples: Vec<Sample>, resource: Resource, to: &Signal, handle: &Handle) -> Result<(), String> {
-    let trouble = Trouble::default();
+    let trouble = LastError::default();
     let exporter = reaching(opentelemetry_otlp::MetricExporter::builder().with_http(), to, handle, &trouble)?;
     let exporter = exporter.build().map_err(|error| error.to_string())?;
     // It sends when it is asked to, and never of its own accord.
@@ -246,9 +246,9 @@ impl SpanProcessor for Kept {
 
 /// What last went wrong with a request, which the exporters do not pass on.
 #[derive(Debug, Clone, Default)]
-struct Trouble(Arc<Mutex<Option<String>>>);
+struct LastError(Arc<Mutex<Option<String>>>);
 
-impl Trouble {
+impl LastError {
     fn note(&self, text: Option<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
@@ -270,11 +270,11 @@ struct Hyper {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     handle: Handle,
     timeout: Duration,
-    trouble: Trouble,
+    trouble: LastError,
 }
 
 impl Hyper {
-    fn new(to: &Signal, handle: &Handle, trouble: &Trouble) -> Result<Self, String> {
+    fn new(to: &Signal, handle: &Handle, trouble: &LastError) -> Result<Self, String> {
         let connector = HttpsConnectorBuilder::new();
         let tls = to.endpoint.scheme_str() == Some("https");
         // Certificates are looked for only where they are needed: an image may have none.

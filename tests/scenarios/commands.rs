@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, Repository, Run, Running, Start, State};
+use crate::harness::{Cluster, NodeRecord, Repository, Run, Running, Start};
 
 scenarios! {
     Anything {
@@ -219,6 +219,6 @@ async fn an_api_server_that_drops_config_source_is_refused_before_anything_is_wr
         run.says("this cluster has no nodeconfigs.nodecfg.dev").says("nodecfg install");
     }
     assert_eq!(cluster.written().await, before);
-    assert!(cluster.states().await.values().all(State::settled));
+    assert!(cluster.states().await.values().all(NodeRecord::settled));
     cluster.down().await;
 }

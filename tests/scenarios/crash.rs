@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, Repository, Start, State};
+use crate::harness::{Cluster, NodeRecord, Repository, Start};
 
 scenarios! {
     Anything {
@@ -61,7 +61,7 @@ async fn a_killed_sync_leaves_no_node_half_way_and_the_next_one_completes_after_
     let run = cluster.sync(&repository, &[]).await.exits(6);
     run.says(&killed).says("A sync that was killed leaves a lock that expires by itself");
     // What was in flight gets there without nodecfg, and nothing else has begun.
-    cluster.until_node("a-3", "converges", State::settled).await;
+    cluster.until_node("a-3", "converges", NodeRecord::settled).await;
     for (node, state) in cluster.states().await {
         assert!(state.settled(), "{node}: {state:?}");
         assert_eq!(state.source.is_some(), ["a-1", "a-2", "a-3"].contains(&node.as_str()), "{node}: {state:?}");

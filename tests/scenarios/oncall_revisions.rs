@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, Repository, Run, Running, Start, State};
+use crate::harness::{Cluster, NodeRecord, Repository, Run, Running, Start};
 
 scenarios! {
     Anything {
@@ -46,7 +46,7 @@ fn path(repository: &Repository) -> &str {
 /// The ConfigMap that all nodes of a pool run.
 async fn common(cluster: &Cluster, pool: &str) -> Option<String> {
     let states = cluster.states().await;
-    let states: Vec<&State> =
+    let states: Vec<&NodeRecord> =
         states.iter().filter(|(node, _)| node.starts_with(&format!("{pool}-"))).map(|(_, state)| state).collect();
     assert!(states.iter().all(|state| state.settled()), "{states:?}");
     let first = states[0].source.clone();
@@ -55,8 +55,8 @@ async fn common(cluster: &Cluster, pool: &str) -> Option<String> {
 }
 
 /// What a node says, but for the version of its object: Nodes show signs of life all the time.
-async fn wish(cluster: &Cluster, node: &str) -> State {
-    State { revision: 0, ..cluster.state(node).await }
+async fn wish(cluster: &Cluster, node: &str) -> NodeRecord {
+    NodeRecord { revision: 0, ..cluster.state(node).await }
 }
 
 async fn config_maps(cluster: &Cluster) -> Vec<String> {

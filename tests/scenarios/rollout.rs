@@ -3,7 +3,7 @@
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::json;
 
-use crate::harness::{Cluster, KUBELET, Repository, Run, Start, State, until};
+use crate::harness::{Cluster, KUBELET, NodeRecord, Repository, Run, Start, until};
 
 scenarios! {
     Anything {
@@ -41,7 +41,7 @@ fn repository(rollout: &str) -> Repository {
 }
 
 /// Whether a Node counts against the budget: not Ready, in transition, or failed.
-fn unavailable(_: &str, state: &State) -> bool {
+fn unavailable(_: &str, state: &NodeRecord) -> bool {
     !state.settled()
 }
 
@@ -154,7 +154,7 @@ async fn what_is_broken_goes_first_and_its_old_error_does_not_fail_the_new_assig
     assert_eq!(past.assigned()[0], "a-3", "it was unavailable already and costs nothing");
     assert_eq!(past.most(unavailable), 1, "nobody else is taken down before it is back");
     let new = cluster.source("a-3").await;
-    let stale = |state: &&State| state.source == new && state.error.is_some() && state.assigned != new;
+    let stale = |state: &&NodeRecord| state.source == new && state.error.is_some() && state.assigned != new;
     assert!(past.of("a-3").into_iter().any(|state| stale(&state)), "the old error was there after the new assignment");
     assert!(converged(&cluster).await);
     cluster.down().await;
@@ -193,7 +193,7 @@ async fn failed_nodes_are_pointed_back_when_asked(start: Start) {
     cluster.fault("a-1", None).await;
     // A kubelet that refused this one too, as it refuses everything, does not try again by itself.
     if cluster.carriers() != "nodes" {
-        cluster.until_node("a-1", "runs the old configuration again", State::settled).await;
+        cluster.until_node("a-1", "runs the old configuration again", NodeRecord::settled).await;
     }
     cluster.down().await;
 }
@@ -346,7 +346,7 @@ async fn a_node_changed_by_somebody_else_is_left_as_it_is(start: Start) {
     let by_hand = format!("points at {}/by-hand now", cluster.namespace());
     run.says(&format!("a/a-2 changed by somebody else, {by_hand}; left as it is")).says("1 blocked");
     assert_eq!(cluster.source("a-2").await.as_deref(), Some("by-hand"));
-    cluster.until_node("a-2", "runs what it was given by hand", State::settled).await;
+    cluster.until_node("a-2", "runs what it was given by hand", NodeRecord::settled).await;
     cluster.sync(&repository, &["--take-over"]).await.exits(0);
     cluster.down().await;
 }

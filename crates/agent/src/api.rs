@@ -120,7 +120,7 @@ impl AgentClient {
             follow(&transport, following, |config: NodeConfig| Some(config)).boxed()
         };
         let changes = begin(&client);
-        let state = (client, changes, Trouble::default(), Belonging::default());
+        let state = (client, changes, WatchErrors::default(), Belonging::default());
         futures::stream::unfold(state, move |(client, mut changes, mut trouble, mut belonging)| async move {
             loop {
                 match changes.next().await {
@@ -269,14 +269,14 @@ struct Belonging {
 
 /// What keeps the watch from working, so that each thing is said once.
 #[derive(Debug, Default)]
-struct Trouble {
+struct WatchErrors {
     attempts: u32,
     said: Option<String>,
     /// Since when the credentials are refused. An outage meanwhile changes nothing about that.
     refused: Option<Instant>,
 }
 
-impl Trouble {
+impl WatchErrors {
     fn met(&mut self, error: &ClusterError) {
         self.attempts = self.attempts.saturating_add(1);
         if matches!(error, ClusterError::Unauthorized { .. }) {

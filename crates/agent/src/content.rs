@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::host::Healthz;
-use super::signals::{FetchError, Verdict};
+use super::signals::{ConfigCheck, FetchError};
 use kubelet_config::document::{self, Document, Node, lay_over};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::{self, StateFile};
@@ -29,12 +29,12 @@ pub fn judge(
     key: &str,
     underneath: &[String],
     kubelet: Option<KubeletVersion>,
-) -> Verdict {
+) -> ConfigCheck {
     let (minor, judged_as) = nearest(kubelet);
     let known = kubelet;
     let kubelet = kubelet.map(|version| version.to_string());
     let not_loaded =
-        |message: String| Verdict::NotLoaded { message: short(&message) + &judged_as, kubelet: kubelet.clone() };
+        |message: String| ConfigCheck::NotLoaded { message: short(&message) + &judged_as, kubelet: kubelet.clone() };
     let Some(text) = payload.get(key) else {
         let keys: Vec<&str> = payload.keys().map(String::as_str).collect();
         let has = if keys.is_empty() { "no keys".to_owned() } else { format!("the keys {}", keys.join(", ")) };
@@ -55,20 +55,20 @@ pub fn judge(
     }
     if answer.runs() && healthz_of(whole.as_ref().ok()).port == 0 {
         let message = "healthzPort is 0: the agent could not see whether the kubelet works on it".to_owned();
-        return Verdict::NotValid { message, kubelet };
+        return ConfigCheck::NotValid { message, kubelet };
     }
     let newer = known.is_some_and(|version| (version.major, Minor(version.minor)) > (1, NEWEST));
     if answer.runs()
         || (newer && answer.stage == Stage::Gates)
         || (known.is_none() && whole.is_ok_and(|whole| some_version_runs(&whole)))
     {
-        return Verdict::Accepted;
+        return ConfigCheck::Accepted;
     }
     let message = told(answer.reasons());
     match answer.stage {
         Stage::Load => not_loaded(message),
         Stage::Gates | Stage::Validate | Stage::Ok => {
-            Verdict::NotValid { message: short(&message) + &judged_as, kubelet }
+            ConfigCheck::NotValid { message: short(&message) + &judged_as, kubelet }
         }
     }
 }
@@ -211,9 +211,9 @@ mod tests {
     fn said(payload: &BTreeMap<String, String>, underneath: &[&str]) -> String {
         let underneath: Vec<String> = underneath.iter().map(|text| (*text).to_owned()).collect();
         match judge(payload, "kubelet", &underneath, version("v1.36.2")) {
-            Verdict::Accepted => "accepted".to_owned(),
-            Verdict::NotLoaded { message, kubelet } => format!("{} does not load: {message}", kubelet.unwrap()),
-            Verdict::NotValid { message, kubelet } => format!("{} refuses: {message}", kubelet.unwrap()),
+            ConfigCheck::Accepted => "accepted".to_owned(),
+            ConfigCheck::NotLoaded { message, kubelet } => format!("{} does not load: {message}", kubelet.unwrap()),
+            ConfigCheck::NotValid { message, kubelet } => format!("{} refuses: {message}", kubelet.unwrap()),
         }
     }
 
@@ -275,8 +275,8 @@ mod tests {
             (version("v2.0.0"), format!(" (nothing is known of kubelet v2.0.0; judged as {NEWEST})")),
         ] {
             let bad = judge(&payload("maxPods: -5\n"), "kubelet", &[], kubelet);
-            assert!(matches!(bad, Verdict::NotValid { message, .. } if message.ends_with(&words)), "{words}");
-            assert_eq!(judge(&payload("maxPods: 5\n"), "kubelet", &[], kubelet), Verdict::Accepted);
+            assert!(matches!(bad, ConfigCheck::NotValid { message, .. } if message.ends_with(&words)), "{words}");
+            assert_eq!(judge(&payload("maxPods: 5\n"), "kubelet", &[], kubelet), ConfigCheck::Accepted);
         }
     }
 
@@ -285,12 +285,12 @@ mod tests {
         let gate = |name: &str, kubelet| {
             judge(&payload(&format!("featureGates: {{{name}: true}}\n")), "kubelet", &[], kubelet)
         };
-        assert_eq!(gate("NotInventedYet", version("v1.99.0")), Verdict::Accepted);
-        assert!(matches!(gate("NotInventedYet", version("v1.36.2")), Verdict::NotValid { .. }));
+        assert_eq!(gate("NotInventedYet", version("v1.99.0")), ConfigCheck::Accepted);
+        assert!(matches!(gate("NotInventedYet", version("v1.36.2")), ConfigCheck::NotValid { .. }));
         // A gate that the newest kubelets have lost and older ones have.
-        assert_eq!(gate("DynamicKubeletConfig", None), Verdict::Accepted);
-        assert!(matches!(gate("DynamicKubeletConfig", version("v1.36.2")), Verdict::NotValid { .. }));
-        assert!(matches!(gate("NotInventedYet", None), Verdict::NotValid { .. }), "no kubelet has it");
+        assert_eq!(gate("DynamicKubeletConfig", None), ConfigCheck::Accepted);
+        assert!(matches!(gate("DynamicKubeletConfig", version("v1.36.2")), ConfigCheck::NotValid { .. }));
+        assert!(matches!(gate("NotInventedYet", None), ConfigCheck::NotValid { .. }), "no kubelet has it");
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
         let said = said(&payload(&format!("maxPods: {}\n", "x".repeat(50_000))), &[]);
         assert!(said.chars().count() < LONGEST + 100 && said.contains('…'), "{}", said.len());
         let keys: BTreeMap<String, String> = (0..5000).map(|n| (format!("key-{n}"), String::new())).collect();
-        let Verdict::NotLoaded { message, .. } = judge(&keys, "kubelet", &[], None) else { panic!("no such key") };
+        let ConfigCheck::NotLoaded { message, .. } = judge(&keys, "kubelet", &[], None) else { panic!("no such key") };
         assert!(message.chars().count() < LONGEST + 100, "{}", message.len());
     }
 

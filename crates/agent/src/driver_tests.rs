@@ -24,7 +24,7 @@ const LOCAL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletCon
 
 /// A kubelet that is healthy, and whose restart takes until it is let go.
 #[derive(Default)]
-struct Held {
+struct HeldKubelet {
     asked: Notify,
     go: Notify,
     asked_already: AtomicBool,
@@ -33,7 +33,7 @@ struct Held {
     away: AtomicUsize,
 }
 
-impl Host for Held {
+impl Host for HeldKubelet {
     async fn version(&self) -> Option<KubeletVersion> {
         KubeletVersion::parse("v1.36.2")
     }
@@ -99,7 +99,7 @@ fn sendable<F: Future<Output = Result<(), ClusterError>> + Send>(future: F) -> F
 #[tokio::test]
 async fn a_restart_that_has_begun_is_waited_for_and_remembered() {
     let (_api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let (host, stop) = (Held::default(), Arc::new(Notify::new()));
+    let (host, stop) = (HeldKubelet::default(), Arc::new(Notify::new()));
     let told = Arc::clone(&stop);
     let stopped = async move { told.notified().await };
     let mut run = std::pin::pin!(sendable(run(runtime(&disk), client, &host, Options::default(), stopped)));
@@ -119,7 +119,7 @@ async fn a_restart_that_has_begun_is_waited_for_and_remembered() {
 #[tokio::test]
 async fn a_restart_that_ends_with_the_agent_says_nothing_of_the_configuration() {
     let (_api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let host = Held { fails: true, ..Held::default() };
+    let host = HeldKubelet { fails: true, ..HeldKubelet::default() };
     // Both at once, as when a service manager ends a whole group of processes.
     let stopped = async {
         host.asked.notified().await;
@@ -134,7 +134,7 @@ async fn a_restart_that_ends_with_the_agent_says_nothing_of_the_configuration() 
 #[tokio::test]
 async fn a_restart_that_nobody_could_be_asked_for_is_asked_for_again() {
     let (api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let host = Held { away: AtomicUsize::new(2), ..Held::default() };
+    let host = HeldKubelet { away: AtomicUsize::new(2), ..HeldKubelet::default() };
     host.go.notify_one();
     let limit = Duration::from_secs(60);
     let pass = once(runtime(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
@@ -150,7 +150,7 @@ async fn a_restart_that_nobody_could_be_asked_for_is_asked_for_again() {
 #[tokio::test]
 async fn an_agent_whose_credentials_are_refused_ends_once_the_kubelet_is_restarted() {
     let (_api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let host = Held::default();
+    let host = HeldKubelet::default();
     let (limit, patience) = (Duration::from_secs(60), Duration::from_millis(50));
     // An agent that was ended in the midst of an activation.
     let stopped = host.asked.notified();
@@ -180,7 +180,7 @@ async fn an_agent_whose_credentials_are_refused_ends_once_the_kubelet_is_restart
 #[tokio::test]
 async fn once_ends_when_everything_is_told() {
     let (api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let host = Held::default();
+    let host = HeldKubelet::default();
     host.go.notify_one();
     let metrics = Metrics::default();
     let options = Options { metrics: metrics.clone(), ..Options::default() };
@@ -196,7 +196,7 @@ async fn once_ends_when_everything_is_told() {
 #[tokio::test]
 async fn once_on_a_refused_configuration_touches_nothing() {
     let (_api, client, disk) = world(&LOCAL.replace("110", "-1"));
-    let host = Held::default();
+    let host = HeldKubelet::default();
     let limit = Duration::from_secs(60);
     let pass = once(runtime(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
     let Pass::Failed { error, message } = pass else { panic!("{pass:?}") };

@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use super::content;
 use super::disk::Disk;
 use super::host::Healthz;
-use super::machine::{self, State};
+use super::machine::{self, MachineState};
 use super::placement::{Placement, PlacementError, Placer};
 use super::signals::{
-    ActivationError, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step, Verdict,
+    ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step,
 };
 use super::state::{Ledger, Phase, Settings};
 use super::store::{Payload, Store, StoreError};
@@ -61,7 +61,7 @@ pub struct AgentRuntime<D> {
     disk: D,
     store: Store,
     placer: Placer,
-    state: State,
+    state: MachineState,
     /// The ledger on disk. `None`: not known, because nothing was saved yet or saving failed.
     saved: Option<Ledger>,
     /// Whether there may be checkpoints that nothing names.
@@ -83,7 +83,7 @@ impl<D: Disk> AgentRuntime<D> {
         let on_local =
             ledger.assigned.is_none() && ledger.beyond.active.is_none() && ledger.beyond.phase == Phase::Settled;
         let placer = Placer::open(&disk, &paths.folder, paths.placement.clone(), on_local)?;
-        let state = State::resume(ledger, settings, seed);
+        let state = MachineState::resume(ledger, settings, seed);
         Ok(Self { disk, store, placer, state, saved: None, unpruned: false, kubelet: None, healthz: None })
     }
 
@@ -92,7 +92,7 @@ impl<D: Disk> AgentRuntime<D> {
         self.kubelet = kubelet;
         let ledger = &self.state.ledger;
         // A judgement that was made for a kubelet that is known is not overturned by one for a kubelet that is not.
-        let judged = |verdict: &Verdict| kubelet.is_some() || matches!(verdict, Verdict::NotLoaded { .. });
+        let judged = |verdict: &ConfigCheck| kubelet.is_some() || matches!(verdict, ConfigCheck::NotLoaded { .. });
         let verdict = ledger.assigned.as_ref().map(|assigned| self.judge_checkpoint(assigned)).filter(judged);
         let in_place = match self.content(ledger.beyond.active.as_ref()) {
             Ok(active) => self.placer.is_in_place(&self.disk, active.as_deref()).unwrap_or_else(|error| {
@@ -166,7 +166,7 @@ impl<D: Disk> AgentRuntime<D> {
 
     /// The machine's state.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &MachineState {
         &self.state
     }
 
@@ -223,13 +223,13 @@ impl<D: Disk> AgentRuntime<D> {
         // What is on disk may have changed since it was taken: whatever it is, a kubelet that refuses it does not get it. But
         // what ran once is better than what has failed, whatever is thought of it by now.
         match target.map(|source| (source, self.judge_checkpoint(source))) {
-            Some((source, Verdict::NotValid { message, .. })) if hurry => {
+            Some((source, ConfigCheck::NotValid { message, .. })) if hurry => {
                 tracing::warn!("falling back to {source}, which the kubelet would refuse by now: {message}");
             }
-            Some((source, Verdict::NotLoaded { message, .. } | Verdict::NotValid { message, .. })) => {
+            Some((source, ConfigCheck::NotLoaded { message, .. } | ConfigCheck::NotValid { message, .. })) => {
                 return Err(format!("the kubelet would refuse the checkpoint of {source}: {message}"));
             }
-            Some((_, Verdict::Accepted)) | None => {}
+            Some((_, ConfigCheck::Accepted)) | None => {}
         }
         let content = self.content(target)?;
         let good = ledger.last_known_good.as_ref();
@@ -301,14 +301,16 @@ impl<D: Disk> AgentRuntime<D> {
         healthz
     }
 
-    fn judge_checkpoint(&self, source: &ConfigSource) -> Verdict {
+    fn judge_checkpoint(&self, source: &ConfigSource) -> ConfigCheck {
         match self.load(source) {
             Ok(payload) => self.judge(&payload, key(source)),
-            Err(message) => Verdict::NotLoaded { message, kubelet: self.kubelet.map(|version| version.to_string()) },
+            Err(message) => {
+                ConfigCheck::NotLoaded { message, kubelet: self.kubelet.map(|version| version.to_string()) }
+            }
         }
     }
 
-    fn judge(&self, payload: &Payload, key: &str) -> Verdict {
+    fn judge(&self, payload: &Payload, key: &str) -> ConfigCheck {
         let underneath = self.placer.underneath(&self.disk).unwrap_or_else(|error| {
             tracing::warn!(%error, "judging without what the kubelet has underneath");
             Vec::new()

@@ -15,7 +15,7 @@ pub enum Event {
     /// The agent has started, with its ledger as it was saved.
     Started {
         /// What the kubelet of this host would say of the checkpoint that is assigned; unset for the local configuration.
-        verdict: Option<Verdict>,
+        verdict: Option<ConfigCheck>,
         /// Whether the kubelet's configuration on disk is what the ledger says.
         in_place: bool,
     },
@@ -56,14 +56,14 @@ pub struct Fetched {
     /// The ConfigMap.
     pub download: Download,
     /// What the kubelet of this host would say of it.
-    pub verdict: Verdict,
+    pub verdict: ConfigCheck,
     /// How the node is, while it still runs what it ran; unset when the API server did not say.
     pub node: Option<NodeHealth>,
 }
 
 /// What a kubelet would say of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConfigCheck {
     /// It runs it.
     Accepted,
     /// Its key is missing, or it cannot be decoded.

@@ -43,7 +43,7 @@ pub struct Beyond {
     pub phase: Phase,
     /// Why the kubelet is not on what is assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Failure>,
+    pub failure: Option<AssignmentFailure>,
     /// What the kubelet was last restarted on. `None` is the local configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<ConfigSource>,
@@ -109,7 +109,8 @@ pub struct Trial {
 /// Why the kubelet is not on what is assigned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Failure {
+#[schemars(rename = "Failure")]
+pub struct AssignmentFailure {
     /// What failed.
     pub kind: FailureKind,
     /// What `status.config.error` says: the kubelet's own text where it had one.

@@ -12,7 +12,7 @@ use kube::Config;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::failure::{Failure, describe_auth};
+use super::failure::{AttemptError, describe_auth};
 use super::proxy;
 
 /// How long a TCP connection may take to come about.
@@ -341,7 +341,7 @@ fn describe(error: kube::Error) -> String {
                 .to_owned()
         }
         kube::Error::RustlsTls(error) => format!("its certificates cannot be used: {error}"),
-        other => Failure::of_client(other).summary(),
+        other => AttemptError::of_client(other).summary(),
     }
 }
 

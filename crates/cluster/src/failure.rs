@@ -21,7 +21,7 @@ const LONGEST_NAME: usize = 300;
 
 /// How one attempt failed.
 #[derive(Debug)]
-pub enum Failure {
+pub enum AttemptError {
     /// The server answered with an error status.
     Status { code: u16, retry_after: Option<Duration>, status: Box<Status> },
     /// No connection came about.
@@ -80,7 +80,7 @@ impl Status {
     }
 }
 
-impl Failure {
+impl AttemptError {
     /// Sorts an error of the client stack. The connector's own error kind is the only sure sign of "never connected".
     pub fn of_client(error: kube::Error) -> Self {
         let chain = || std::iter::successors(Some(&error as &(dyn StdError + 'static)), |&e| e.source());

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::error::ClusterError;
-use super::failure::{Failure, Status};
+use super::failure::{AttemptError, Status};
 use super::list::{Collection, list};
 use super::operation::{Verb, escape};
 use super::retry::Decision;
@@ -96,7 +96,7 @@ struct Follower<W, F> {
     open: Option<OpenWatch>,
     /// Lists made anew since the last event, to slow down a server that expires everything.
     relists: u32,
-    trouble: Option<Trouble>,
+    trouble: Option<RetryState>,
     ended: bool,
 }
 
@@ -110,7 +110,7 @@ struct OpenWatch {
 }
 
 /// Failures in a row.
-struct Trouble {
+struct RetryState {
     attempts: u32,
     since: Instant,
     struggle: Option<Struggle>,
@@ -131,19 +131,19 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
                             return Ok(change);
                         }
                     }
-                    Err(Failure::Status { code: 410, .. }) => return self.relist().await,
+                    Err(AttemptError::Status { code: 410, .. }) => return self.relist().await,
                     Err(failure) => self.fail(failure).await?,
                 },
                 // Closed in order, as asked for: go on from here.
                 Ok(None) => {}
-                Err(Failure::Status { code: 410, .. }) => return self.relist().await,
+                Err(AttemptError::Status { code: 410, .. }) => return self.relist().await,
                 Err(failure) => self.fail(failure).await?,
             }
         }
     }
 
     /// The next line of the watch, opened if need be. `None`: it was closed in order.
-    async fn line(&mut self, version: &str) -> Result<Option<Vec<u8>>, Failure> {
+    async fn line(&mut self, version: &str) -> Result<Option<Vec<u8>>, AttemptError> {
         let open = match &mut self.open {
             Some(open) => open,
             closed => {
@@ -157,15 +157,15 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
             }
             match tokio::time::timeout_at(open.until, open.body.frame()).await {
                 Ok(Some(Ok(frame))) => open.lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default()),
-                Ok(Some(Err(error))) => return Err(Failure::of_client(error)),
+                Ok(Some(Err(error))) => return Err(AttemptError::of_client(error)),
                 Ok(None) if !open.heard && open.opened.elapsed() < TOO_SHORT => {
-                    return Err(Failure::Lost("the watch was closed at once".to_owned()));
+                    return Err(AttemptError::Lost("the watch was closed at once".to_owned()));
                 }
                 Ok(None) => {
                     (self.open, self.trouble) = (None, None);
                     return Ok(None);
                 }
-                Err(_) => return Err(Failure::TooSlow(open.opened.elapsed())),
+                Err(_) => return Err(AttemptError::TooSlow(open.opened.elapsed())),
             }
         }
     }
@@ -179,13 +179,13 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
     }
 
     /// Takes note of a failure and waits as the policy says.
-    async fn fail(&mut self, failure: Failure) -> Result<(), ClusterError> {
+    async fn fail(&mut self, failure: AttemptError) -> Result<(), ClusterError> {
         // A watch that stood for a while, however quiet, was the end of the trouble before.
         if self.open.take().is_some_and(|open| open.opened.elapsed() >= TOO_SHORT) {
             self.trouble = None;
         }
         let (transport, operation) = (&self.transport, &self.collection.operation);
-        let trouble = self.trouble.get_or_insert_with(|| Trouble {
+        let trouble = self.trouble.get_or_insert_with(|| RetryState {
             attempts: 0,
             since: nodecfg_clock::instant(),
             struggle: None,
@@ -230,7 +230,7 @@ async fn open(
     collection: &Collection,
     version: &str,
     watch: Duration,
-) -> Result<OpenWatch, Failure> {
+) -> Result<OpenWatch, AttemptError> {
     let seconds = watch.mul_f64(1.0 + 0.25 * transport.jitter());
     let uri = collection.uri(&format!(
         "watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}",
@@ -239,7 +239,8 @@ async fn open(
     ));
     let limit = transport.limits.attempt;
     let call = Call::new(Method::GET, uri);
-    let response = tokio::time::timeout(limit, transport.open(&call)).await.unwrap_or(Err(Failure::TooSlow(limit)))?;
+    let response =
+        tokio::time::timeout(limit, transport.open(&call)).await.unwrap_or(Err(AttemptError::TooSlow(limit)))?;
     let opened = nodecfg_clock::instant();
     Ok(OpenWatch {
         body: response.into_body(),
@@ -259,7 +260,7 @@ struct Told<T> {
 
 /// Reads one line: its kind first, since an error's object is a Status and shares field names with others, and a bookmark's
 /// has a version and nothing else.
-fn read<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> Result<Told<T>, Failure> {
+fn read<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> Result<Told<T>, AttemptError> {
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(rename = "type", borrow)]
@@ -277,11 +278,15 @@ fn read<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> R
         object: T,
     }
     // The content of an object is nobody's business in a log, hence no quotation.
-    let unreadable = |_| Failure::Lost("a line of the watch is unreadable".to_owned());
+    let unreadable = |_| AttemptError::Lost("a line of the watch is unreadable".to_owned());
     let Head { kind, object } = serde_json::from_slice(line).map_err(unreadable)?;
     if kind == "ERROR" {
         let status = serde_json::from_slice::<Of<Status>>(line).map_err(unreadable)?.object;
-        return Err(Failure::Status { code: status.code.unwrap_or(500), retry_after: None, status: Box::new(status) });
+        return Err(AttemptError::Status {
+            code: status.code.unwrap_or(500),
+            retry_after: None,
+            status: Box::new(status),
+        });
     }
     let kept = || Ok(keep(serde_json::from_slice::<Of<W>>(line).map_err(unreadable)?.object));
     let change = match &*kind {
@@ -366,8 +371,8 @@ mod tests {
         let expired = read(
             r#"{"object":{"apiVersion":"v1","code":410,"kind":"Status","message":"too old resource version: 2 (351)","metadata":{},"reason":"Expired","status":"Failure"},"type":"ERROR"}"#,
         );
-        assert!(matches!(expired, Err(Failure::Status { code: 410, .. })), "{expired:?}");
-        assert!(matches!(read("{\"type\":"), Err(Failure::Lost(_))));
+        assert!(matches!(expired, Err(AttemptError::Status { code: 410, .. })), "{expired:?}");
+        assert!(matches!(read("{\"type\":"), Err(AttemptError::Lost(_))));
     }
 }
 

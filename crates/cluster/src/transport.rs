@@ -15,7 +15,7 @@ use kube::client::Body;
 use serde::de::DeserializeOwned;
 
 use super::error::ClusterError;
-use super::failure::{Failure, Status};
+use super::failure::{AttemptError, Status};
 use super::operation::Operation;
 use super::retry::{Decision, RetryPolicy, Standing, retry_after};
 
@@ -198,7 +198,7 @@ impl Transport {
             let left = self.limits.total.saturating_sub(began.elapsed());
             let limit = self.limits.attempt.min(left).max(Duration::from_millis(1));
             let attempt = tokio::time::timeout(limit, self.attempt(call, decoder()));
-            let failure = match attempt.await.unwrap_or(Err(Failure::TooSlow(limit))) {
+            let failure = match attempt.await.unwrap_or(Err(AttemptError::TooSlow(limit))) {
                 Ok(out) => return Ok(out),
                 Err(failure) => failure,
             };
@@ -226,11 +226,13 @@ impl Transport {
     ) -> Result<D::Out, ClusterError> {
         let limit = self.limits.attempt;
         let attempt = tokio::time::timeout(limit, self.attempt(call, decoder)).await;
-        attempt.unwrap_or(Err(Failure::TooSlow(limit))).map_err(|failure| failure.into_error(operation, &self.server))
+        attempt
+            .unwrap_or(Err(AttemptError::TooSlow(limit)))
+            .map_err(|failure| failure.into_error(operation, &self.server))
     }
 
     /// Applies the retry policy to a failure of a request that began then.
-    pub fn decide(&self, failure: &Failure, attempts: u32, began: tokio::time::Instant) -> Decision {
+    pub fn decide(&self, failure: &AttemptError, attempts: u32, began: tokio::time::Instant) -> Decision {
         let standing = Standing {
             attempts,
             remaining: self.limits.total.saturating_sub(began.elapsed()),
@@ -246,11 +248,11 @@ impl Transport {
     }
 
     /// Opens an answer: sends, and turns an error status into a failure. The body is left to the caller.
-    pub async fn open(&self, call: &Call) -> Result<Response<Body>, Failure> {
+    pub async fn open(&self, call: &Call) -> Result<Response<Body>, AttemptError> {
         let request =
-            call.request().map_err(|error| Failure::Unreadable(format!("the request is no HTTP: {error}")))?;
+            call.request().map_err(|error| AttemptError::Unreadable(format!("the request is no HTTP: {error}")))?;
         let response = self.client.send(request).await.map_err(|error| {
-            let failure = Failure::of_client(error);
+            let failure = AttemptError::of_client(error);
             tracing::debug!("{} {}: {}", call.method, call.uri, failure.summary());
             failure
         })?;
@@ -271,15 +273,15 @@ impl Transport {
                 Some(Err(_)) | None => break,
             }
         }
-        Err(Failure::Status { code: status.as_u16(), retry_after, status: Box::new(Status::read(&bytes)) })
+        Err(AttemptError::Status { code: status.as_u16(), retry_after, status: Box::new(Status::read(&bytes)) })
     }
 
-    async fn attempt<D: Decode>(&self, call: &Call, mut decoder: D) -> Result<D::Out, Failure> {
+    async fn attempt<D: Decode>(&self, call: &Call, mut decoder: D) -> Result<D::Out, AttemptError> {
         let unreadable =
-            |error: serde_json::Error| Failure::Unreadable(format!("no readable JSON ({})", place(&error)));
+            |error: serde_json::Error| AttemptError::Unreadable(format!("no readable JSON ({})", place(&error)));
         let mut body = self.open(call).await?.into_body();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(Failure::of_client)?;
+            let frame = frame.map_err(AttemptError::of_client)?;
             if let Some(bytes) = frame.data_ref() {
                 decoder.chunk(bytes).map_err(unreadable)?;
             }
@@ -288,7 +290,7 @@ impl Transport {
     }
 
     /// Marks a request as held up. Logs when it is the first; when the last one is through, that is logged too.
-    pub fn struggle(&self, operation: &Operation, failure: &Failure) -> Struggle {
+    pub fn struggle(&self, operation: &Operation, failure: &AttemptError) -> Struggle {
         if self.shared.struggling.fetch_add(1, Ordering::AcqRel) == 0 {
             tracing::warn!("cannot {operation} yet: {}; trying again", failure.summary());
         }

@@ -211,7 +211,7 @@ pub const LENIENT_CODES: [&str; 9] = [
 
 /// How strict checks are beyond the kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Gate {
+pub enum Strictness {
     /// Findings of [`LENIENT_CODES`] are errors.
     #[default]
     Strict,
@@ -219,7 +219,7 @@ pub enum Gate {
     Lenient,
 }
 
-impl Gate {
+impl Strictness {
     /// Lowers errors to warnings where the gate says so. Only for what is said of a KubeletConfiguration: nodecfg's own
     /// files have no other reader that would go on.
     pub fn apply(self, findings: &mut [Finding]) {
@@ -308,9 +308,9 @@ mod tests {
             Finding::note("unknown-field", "b"),
             Finding::error("max-pods", "c"),
         ];
-        Gate::Strict.apply(&mut findings);
+        Strictness::Strict.apply(&mut findings);
         assert!(any_error(&findings[..1]));
-        Gate::Lenient.apply(&mut findings);
+        Strictness::Lenient.apply(&mut findings);
         let severities: Vec<Severity> = findings.iter().map(|finding| finding.severity).collect();
         assert_eq!(severities, [Severity::Warning, Severity::Note, Severity::Error]);
         assert!(LENIENT_CODES.is_sorted());

@@ -62,7 +62,8 @@ impl fmt::Display for Target {
 /// How far a node is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "state", content = "reason")]
-pub enum Verdict {
+#[schemars(rename = "Verdict")]
+pub enum Convergence {
     /// It runs its target, and says so.
     Converged,
     /// It may still get there by itself.
@@ -145,40 +146,40 @@ impl Patience {
 
 /// Says how far `node` is on its way to `target`.
 #[must_use]
-pub fn judge(target: &Target, node: &Node, patience: Patience) -> Verdict {
+pub fn judge(target: &Target, node: &Node, patience: Patience) -> Convergence {
     let waiting = match config_state(target, node) {
-        Verdict::Converged if patience.was_ready && node.ready != Readiness::Ready => Waiting::NotReady,
-        Verdict::Waiting(waiting) => waiting,
+        Convergence::Converged if patience.was_ready && node.ready != Readiness::Ready => Waiting::NotReady,
+        Convergence::Waiting(waiting) => waiting,
         settled => return settled,
     };
     match patience.timeout {
-        Some(timeout) if patience.waited >= timeout => Verdict::Failed(Failure::TimedOut { waiting }),
-        _ => Verdict::Waiting(waiting),
+        Some(timeout) if patience.waited >= timeout => Convergence::Failed(Failure::TimedOut { waiting }),
+        _ => Convergence::Waiting(waiting),
     }
 }
 
 /// The verdict on the configuration alone: without readiness, without time.
-fn config_state(target: &Target, node: &Node) -> Verdict {
+fn config_state(target: &Target, node: &Node) -> Convergence {
     if !target.is_named_by(node.source.as_ref()) {
-        return Verdict::Waiting(Waiting::NotAssigned);
+        return Convergence::Waiting(Waiting::NotAssigned);
     }
     let status = &node.status;
     if let Some(error) = status.error().and_then(|error| error.strip_prefix(error_text::SYNC_PREFIX)) {
-        return Verdict::Waiting(Waiting::Syncing { error: error.to_owned() });
+        return Convergence::Waiting(Waiting::Syncing { error: error.to_owned() });
     }
     if !target.is_named_by(status.assigned.as_ref()) {
         // Whatever error is shown belongs to the assignment before this one.
-        return Verdict::Waiting(Waiting::NotAcknowledged);
+        return Convergence::Waiting(Waiting::NotAcknowledged);
     }
     if let Some(error) = status.error() {
         return match target {
-            Target::Source(_) => Verdict::Failed(Failure::Refused { error: error.to_owned() }),
+            Target::Source(_) => Convergence::Failed(Failure::Refused { error: error.to_owned() }),
             // With nothing assigned there is nothing that the error could be about but the time before.
-            Target::Local => Verdict::Waiting(Waiting::NotAcknowledged),
+            Target::Local => Convergence::Waiting(Waiting::NotAcknowledged),
         };
     }
     // Uid and resourceVersion are compared too, so that the content that runs is the content that was assigned.
-    if status.active == status.assigned { Verdict::Converged } else { Verdict::Waiting(Waiting::Activating) }
+    if status.active == status.assigned { Convergence::Converged } else { Convergence::Waiting(Waiting::Activating) }
 }
 
 #[cfg(test)]
@@ -214,7 +215,7 @@ mod tests {
         }
     }
 
-    fn verdict(target: &str, status: ConfigStatus) -> Verdict {
+    fn verdict(target: &str, status: ConfigStatus) -> Convergence {
         judge(&Target::Source(spec(target)), &node(Some(spec(target)), status), Patience::STATE_ONLY)
     }
 
@@ -222,30 +223,33 @@ mod tests {
 
     #[test]
     fn converged_means_assigned_active_and_no_error() {
-        assert_eq!(verdict("b", status(Some("b"), Some("b"), None)), Verdict::Converged);
-        assert_eq!(verdict("b", status(Some("b"), Some("b"), Some(""))), Verdict::Converged);
-        assert_eq!(verdict("b", status(Some("b"), Some("a"), None)), Verdict::Waiting(Waiting::Activating));
-        assert_eq!(verdict("b", status(Some("b"), None, None)), Verdict::Waiting(Waiting::Activating));
+        assert_eq!(verdict("b", status(Some("b"), Some("b"), None)), Convergence::Converged);
+        assert_eq!(verdict("b", status(Some("b"), Some("b"), Some(""))), Convergence::Converged);
+        assert_eq!(verdict("b", status(Some("b"), Some("a"), None)), Convergence::Waiting(Waiting::Activating));
+        assert_eq!(verdict("b", status(Some("b"), None, None)), Convergence::Waiting(Waiting::Activating));
     }
 
     #[test]
     fn an_older_version_of_the_same_config_map_is_not_active() {
         let mut observed = status(Some("b"), Some("b"), None);
         observed.active = Some(taken("b", "0"));
-        assert_eq!(verdict("b", observed), Verdict::Waiting(Waiting::Activating));
+        assert_eq!(verdict("b", observed), Convergence::Waiting(Waiting::Activating));
     }
 
     #[test]
     fn the_old_assignments_error_does_not_fail_the_new_one() {
-        assert_eq!(verdict("b", status(Some("a"), None, Some(REFUSED))), Verdict::Waiting(Waiting::NotAcknowledged));
-        assert_eq!(verdict("b", status(None, None, None)), Verdict::Waiting(Waiting::NotAcknowledged));
+        assert_eq!(
+            verdict("b", status(Some("a"), None, Some(REFUSED))),
+            Convergence::Waiting(Waiting::NotAcknowledged)
+        );
+        assert_eq!(verdict("b", status(None, None, None)), Convergence::Waiting(Waiting::NotAcknowledged));
     }
 
     #[test]
     fn an_error_counts_once_assigned_names_the_target() {
         assert_eq!(
             verdict("b", status(Some("b"), Some("a"), Some(REFUSED))),
-            Verdict::Failed(Failure::Refused { error: REFUSED.to_owned() })
+            Convergence::Failed(Failure::Refused { error: REFUSED.to_owned() })
         );
     }
 
@@ -255,7 +259,7 @@ mod tests {
         for assigned in [None, Some("a"), Some("b")] {
             assert_eq!(
                 verdict("b", status(assigned, assigned, Some(&error))),
-                Verdict::Waiting(Waiting::Syncing { error: error_text::DOWNLOAD.to_owned() })
+                Convergence::Waiting(Waiting::Syncing { error: error_text::DOWNLOAD.to_owned() })
             );
         }
     }
@@ -269,10 +273,10 @@ mod tests {
             waited: Duration::from_secs(seconds),
             timeout: Some(Duration::from_secs(10)),
         };
-        assert_eq!(judge(&target, &observed, patience(9)), Verdict::Waiting(Waiting::NotAcknowledged));
+        assert_eq!(judge(&target, &observed, patience(9)), Convergence::Waiting(Waiting::NotAcknowledged));
         assert_eq!(
             judge(&target, &observed, patience(10)),
-            Verdict::Failed(Failure::TimedOut { waiting: Waiting::NotAcknowledged })
+            Convergence::Failed(Failure::TimedOut { waiting: Waiting::NotAcknowledged })
         );
     }
 
@@ -282,19 +286,19 @@ mod tests {
         let mut observed = node(Some(spec("b")), status(Some("b"), Some("b"), None));
         observed.ready = Readiness::NotReady;
         let patience = |was_ready| Patience { was_ready, ..Patience::STATE_ONLY };
-        assert_eq!(judge(&target, &observed, patience(true)), Verdict::Waiting(Waiting::NotReady));
-        assert_eq!(judge(&target, &observed, patience(false)), Verdict::Converged);
+        assert_eq!(judge(&target, &observed, patience(true)), Convergence::Waiting(Waiting::NotReady));
+        assert_eq!(judge(&target, &observed, patience(false)), Convergence::Converged);
         observed.ready = Readiness::Ready;
-        assert_eq!(judge(&target, &observed, patience(true)), Verdict::Converged);
+        assert_eq!(judge(&target, &observed, patience(true)), Convergence::Converged);
     }
 
     #[test]
     fn local_is_converged_when_status_is_empty() {
         let local = |observed: ConfigStatus| judge(&Target::Local, &node(None, observed), Patience::STATE_ONLY);
-        assert_eq!(local(ConfigStatus::default()), Verdict::Converged);
-        assert_eq!(local(status(Some("a"), Some("a"), None)), Verdict::Waiting(Waiting::NotAcknowledged));
-        assert_eq!(local(status(None, Some("a"), None)), Verdict::Waiting(Waiting::Activating));
-        assert_eq!(local(status(None, None, Some(REFUSED))), Verdict::Waiting(Waiting::NotAcknowledged));
+        assert_eq!(local(ConfigStatus::default()), Convergence::Converged);
+        assert_eq!(local(status(Some("a"), Some("a"), None)), Convergence::Waiting(Waiting::NotAcknowledged));
+        assert_eq!(local(status(None, Some("a"), None)), Convergence::Waiting(Waiting::Activating));
+        assert_eq!(local(status(None, None, Some(REFUSED))), Convergence::Waiting(Waiting::NotAcknowledged));
     }
 
     #[test]
@@ -302,8 +306,8 @@ mod tests {
         let observed = node(Some(spec("a")), status(Some("b"), Some("b"), None));
         assert_eq!(
             judge(&Target::Source(spec("b")), &observed, Patience::STATE_ONLY),
-            Verdict::Waiting(Waiting::NotAssigned)
+            Convergence::Waiting(Waiting::NotAssigned)
         );
-        assert_eq!(judge(&Target::Local, &observed, Patience::STATE_ONLY), Verdict::Waiting(Waiting::NotAssigned));
+        assert_eq!(judge(&Target::Local, &observed, Patience::STATE_ONLY), Convergence::Waiting(Waiting::NotAssigned));
     }
 }

@@ -13,7 +13,7 @@ use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
 use super::unknown::unknown;
-use super::{Exit, Failure, Terminal, run as runs, terminal};
+use super::{CommandError, Exit, Terminal, run as runs, terminal};
 use crate::report::progress;
 use crate::report::status::{self as shown, Look};
 use crate::report::{self, Format, html};
@@ -92,7 +92,12 @@ impl OptionalRepository {
     }
 }
 
-pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(
+    args: &Args,
+    format: Format,
+    verbose: u8,
+    terminal: &mut Terminal,
+) -> Result<Exit, CommandError> {
     if args.watch {
         runs::require_stream_format(format)?;
     }
@@ -152,9 +157,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
-    fn create_reports(&self) -> Result<(), Failure> {
+    fn create_reports(&self) -> Result<(), CommandError> {
         self.reports.create(|output| match output {
-            _ if self.watch => Err(Failure::usage(
+            _ if self.watch => Err(CommandError::usage(
                 "--report writes what was seen at one moment, and --watch goes on",
                 "leave one of them away; `nodecfg status --watch -o json` writes a line for each change",
             )),
@@ -165,7 +170,7 @@ impl Args {
 }
 
 /// Writes the whole of it once.
-fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, all: bool) -> Result<(), Failure> {
+fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, all: bool) -> Result<(), CommandError> {
     match format {
         Format::Text => shown::text(out, status, Look { width: width(), all })?,
         Format::Markdown => shown::markdown(out, status, all)?,

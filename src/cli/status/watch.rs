@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval_at};
 
 use super::screen::Screen;
 use super::view::View;
-use super::{Exit, Failure, Terminal, width, write};
+use super::{CommandError, Exit, Terminal, width, write};
 use crate::report::Format;
 use crate::report::progress::JsonLines;
 use crate::report::status::{self as shown, Look};
@@ -35,7 +35,7 @@ pub(super) async fn watch(
     format: Format,
     all: bool,
     terminal: &mut Terminal,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     let screen = if format == Format::Text { Screen::open(terminal.colored_out())? } else { None };
     let drawn = screen.is_some();
     let mut shower = Shower { screen, status, format, all, server: view.server().to_owned() };
@@ -62,7 +62,7 @@ async fn follow(
     shower: &mut Shower,
     selection: &Selection,
     terminal: &mut Terminal,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     shower.begin(terminal)?;
     let mut events = pin!(view.events());
     let mut beats = interval_at(nodecfg_clock::instant() + BEAT, BEAT);
@@ -108,7 +108,7 @@ struct Shower {
 }
 
 impl Shower {
-    fn begin(&mut self, terminal: &mut Terminal) -> Result<(), Failure> {
+    fn begin(&mut self, terminal: &mut Terminal) -> Result<(), CommandError> {
         let at = self.status.at;
         match self.format {
             Format::Json => JsonLines(&mut terminal.out).document(at, "status", shown::document(&self.status)?)?,
@@ -121,7 +121,7 @@ impl Shower {
         Ok(terminal.out.flush()?)
     }
 
-    fn show(&mut self, status: FleetStatus, now: Timestamp, terminal: &mut Terminal) -> Result<(), Failure> {
+    fn show(&mut self, status: FleetStatus, now: Timestamp, terminal: &mut Terminal) -> Result<(), CommandError> {
         let before = std::mem::replace(&mut self.status, status);
         if self.screen.is_some() {
             return self.draw(now);
@@ -144,13 +144,13 @@ impl Shower {
     }
 
     /// Nothing happened, but time went by, and the window may have another size.
-    fn idle(&mut self, beat: u32, now: Timestamp) -> Result<(), Failure> {
+    fn idle(&mut self, beat: u32, now: Timestamp) -> Result<(), CommandError> {
         let Some(screen) = &mut self.screen else { return Ok(()) };
         let (_, resized) = screen.measure();
         if resized || beat.is_multiple_of(IDLE) { self.draw(now) } else { Ok(()) }
     }
 
-    fn draw(&mut self, now: Timestamp) -> Result<(), Failure> {
+    fn draw(&mut self, now: Timestamp) -> Result<(), CommandError> {
         let Some(screen) = &mut self.screen else { return Ok(()) };
         let ((columns, _), _) = screen.measure();
         self.status.at = now;

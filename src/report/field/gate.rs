@@ -11,7 +11,8 @@ use kubelet_config::{Minor, address, fields};
 /// A feature gate as it stands in one version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Gate {
+#[schemars(rename = "Gate")]
+pub struct FeatureGate {
     /// Its name.
     pub name: String,
     /// How it is; unset where the table does not know it.
@@ -75,7 +76,7 @@ impl Spell {
     }
 }
 
-impl Gate {
+impl FeatureGate {
     pub(super) fn at(name: &str, minor: Minor) -> Self {
         let spell = gates::history(name).iter().find(|span| (span.since..=span.until).contains(&minor));
         Self { name: name.to_owned(), spell: spell.map(Spell::from) }

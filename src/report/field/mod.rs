@@ -19,7 +19,7 @@ use nodecfg_contract::json_document::{Document, Kind as DocumentKind};
 mod gate;
 mod text;
 
-pub use gate::{Gate, GateHistory, Spell};
+pub use gate::{FeatureGate, GateHistory, Spell};
 pub use text::{markdown, text};
 
 /// A field explained for one version.
@@ -57,7 +57,7 @@ pub struct Explanation {
     pub replaced_by: Option<String>,
     /// The feature gate that it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gate: Option<Gate>,
+    pub gate: Option<FeatureGate>,
     /// What the kubelet of this version checks.
     pub rules: Vec<Checked>,
     /// What a change of it does to a running node; unset where that is up to its fields.
@@ -261,7 +261,7 @@ fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Expl
         until: (field.until != NEWEST).then_some(field.until),
         deprecated_since: field.deprecated_since,
         replaced_by: field.replaced_by.clone(),
-        gate: field.gate.at(minor).map(|name| Gate::at(name, minor)),
+        gate: field.gate.at(minor).map(|name| FeatureGate::at(name, minor)),
         rules: checked(&field.path, minor),
         // An object without a row of its own: each of its fields has one.
         risk: Some(risk::of(&field.path))

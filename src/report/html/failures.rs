@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::document::{MOST, capital, more};
 use super::nodes::Anchors;
-use super::page::{Failure, Page, Said};
+use super::page::{FailureGroup, Page, Said};
 use super::text::{Prose, Text};
 use crate::report::count;
 use crate::report::explain::Explanation;
@@ -30,12 +30,12 @@ pub(super) struct Case<'a> {
 }
 
 /// Each kind of failure once, the worst first, and of each what most nodes say first.
-pub(super) fn grouped<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<Failure> {
+pub(super) fn grouped<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<FailureGroup> {
     type Kind = (u8, &'static str, Option<&'static str>);
-    let mut kinds: BTreeMap<Kind, (Failure, BTreeMap<String, usize>)> = BTreeMap::new();
+    let mut kinds: BTreeMap<Kind, (FailureGroup, BTreeMap<String, usize>)> = BTreeMap::new();
     for Case { weight, label, words, explanation, pool, node } in cases {
         let key = (weight, label, explanation.as_ref().map(|explanation| explanation.meaning));
-        let new = || (Failure { label, explanation, said: Vec::new() }, BTreeMap::new());
+        let new = || (FailureGroup { label, explanation, said: Vec::new() }, BTreeMap::new());
         let (failure, places) = kinds.entry(key).or_insert_with(new);
         let place = *places.entry(words.clone()).or_insert_with(|| {
             failure.said.push(Said { words, nodes: Vec::new() });
@@ -45,7 +45,7 @@ pub(super) fn grouped<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<Failure>
             said.nodes.push((pool.cloned(), node.clone()));
         }
     }
-    let mut failures: Vec<Failure> = kinds.into_values().map(|(failure, _)| failure).collect();
+    let mut failures: Vec<FailureGroup> = kinds.into_values().map(|(failure, _)| failure).collect();
     for failure in &mut failures {
         // The sort keeps their order otherwise.
         failure.said.sort_by_key(|said| std::cmp::Reverse(said.nodes.len()));
@@ -70,7 +70,7 @@ pub(super) fn section(page: &Page) -> Markup {
     }
 }
 
-fn one(failure: &Failure, anchors: &Anchors<'_>) -> Markup {
+fn one(failure: &FailureGroup, anchors: &Anchors<'_>) -> Markup {
     let nodes: usize = failure.said.iter().map(|said| said.nodes.len()).sum();
     html! {
         h3 { (capital(failure.label)) ": " (count(nodes, "node")) }

@@ -30,7 +30,7 @@ pub struct Page {
     /// What the columns of nodes hold, after the node and its state and before what it says.
     pub columns: &'static [&'static str],
     /// What failed, each kind once.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailureGroup>,
     /// How the rollout went; unset where nothing was watched.
     pub timeline: Option<Timeline>,
     /// What was to be done; unset where that is not known, or nothing.
@@ -97,7 +97,7 @@ pub(super) fn class(state: State) -> &'static str {
 
 /// One kind of failure.
 #[derive(Debug, Clone)]
-pub struct Failure {
+pub struct FailureGroup {
     /// What happened, in a word or two.
     pub label: &'static str,
     /// What it means, what causes it and where to look.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::chronicle::Chronicle;
 use super::failures::{Case, grouped};
-use super::page::{Failure, Node, Notice, Page, Pool};
+use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::Scene;
 use crate::report::{duration, names, source, summary};
@@ -142,7 +142,7 @@ fn node(outcome: &NodeOutcome) -> Node {
 }
 
 /// Each kind of failure once, the worst first, with what was said.
-fn failures(outcome: &Outcome) -> Vec<Failure> {
+fn failures(outcome: &Outcome) -> Vec<FailureGroup> {
     let all = outcome.pools.iter().flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)));
     let all = all.filter_map(|(pool, node)| {
         let (label, words) = summary::words(&node.end)?;

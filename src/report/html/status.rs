@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::failures::{Case, grouped};
-use super::page::{Failure, Node, Notice, Page, Pool};
+use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use crate::report::error::ErrorMessage;
 use crate::report::status::{explanation, of_fleet, pause, words};
 use crate::report::{count, source};
@@ -116,7 +116,7 @@ fn node(status: &NodeStatus) -> Node {
 }
 
 /// What somebody has to look at, each kind once: what is bad, and what was changed behind nodecfg's back.
-fn failures(status: &FleetStatus) -> Vec<Failure> {
+fn failures(status: &FleetStatus) -> Vec<FailureGroup> {
     let told = |node: &&NodeStatus| node.state.grade() == Grade::Bad || node.state == State::Drifted;
     grouped(status.nodes.iter().filter(told).map(|node| Case {
         weight: node.state as u8,

@@ -1,6 +1,6 @@
 //! A rollout while it runs, as it shows at the foot of a terminal: pools, nodes on their way, the last failure, the time.
 //!
-//! [`State`] takes what happens, [`view`](State::view) lays it out as lines. Both are functions of values: the time comes in,
+//! [`LiveProgress`] takes what happens, [`view`](LiveProgress::view) lays it out as lines. Both are functions of values: the time comes in,
 //! and so does the size of the terminal.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ mod view;
 
 /// What there is to see of a rollout.
 #[derive(Debug, Clone)]
-pub struct State {
+pub struct LiveProgress {
     start: Timestamp,
     pools: Vec<Pool>,
     index_of: BTreeMap<PoolName, usize>,
@@ -35,7 +35,7 @@ struct LastFailure {
     at: Timestamp,
 }
 
-impl State {
+impl LiveProgress {
     /// A rollout before anything has happened. `assigns`: it assigns nodes; otherwise it only watches.
     #[must_use]
     pub fn new(plan: &Plan, assigns: bool, start: Timestamp) -> Self {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::State;
+use super::LiveProgress;
 use super::estimate::{rounded, seconds};
 use super::pool::{Flight, Pool};
 use crate::layout::{self, pad, shorten, within};
@@ -20,7 +20,7 @@ const WORDS: usize = 3;
 /// How wide a bar is, in columns.
 const BAR: (usize, usize) = (10, 40);
 
-impl State {
+impl LiveProgress {
     /// What shows on a terminal of so many columns and lines, with ANSI styles: at most two thirds of it, so that what scrolls by
     /// above is seen.
     #[must_use]

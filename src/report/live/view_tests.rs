@@ -55,7 +55,7 @@ fn failed(name: &str, number: usize, error: &str) -> Progress {
 }
 
 /// Applies an event, with the counts that the rollout would report.
-fn tell(state: &mut State, now: Timestamp, progress: Progress) {
+fn tell(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
     let pool = &state.pools[state.index_of[progress.pool().unwrap()]];
     let (mut counts, mut gate, mut canaries) = (pool.counts, pool.gate, pool.canaries);
     let mut shift = |from: fn(&mut NodeCounts) -> &mut usize, to: fn(&mut NodeCounts) -> &mut usize| {
@@ -81,7 +81,7 @@ fn tell(state: &mut State, now: Timestamp, progress: Progress) {
     state.apply(now, &Event { progress, pool: Some(PoolState { counts, gate, canaries, last_failed: None }) });
 }
 
-fn shown(state: &State, width: usize, height: usize, now: i64) -> String {
+fn shown(state: &LiveProgress, width: usize, height: usize, now: i64) -> String {
     let lines = state.view(width, height, at(now));
     assert!(lines.len() <= (height * 2 / 3).max(1), "{} lines", lines.len());
     assert!(lines.iter().all(|line| layout::width(line) < width.max(2)));
@@ -89,8 +89,8 @@ fn shown(state: &State, width: usize, height: usize, now: i64) -> String {
 }
 
 /// Three nodes: one done, one on its way, one that failed.
-fn three() -> State {
-    let mut state = State::new(&plan(&[("general", 3)]), true, at(0));
+fn three() -> LiveProgress {
+    let mut state = LiveProgress::new(&plan(&[("general", 3)]), true, at(0));
     tell(&mut state, at(0), assigned("general", 0));
     tell(&mut state, at(12), converged("general", 0, 12.0));
     tell(&mut state, at(12), assigned("general", 1));
@@ -103,8 +103,9 @@ fn three() -> State {
 }
 
 /// Five thousand nodes in four pools: canaries that soak, a pool at its pace, one that stopped, one that is done.
-fn many() -> State {
-    let mut state = State::new(&plan(&[("batch", 1900), ("general", 3000), ("gpu", 97), ("system", 3)]), true, at(0));
+fn many() -> LiveProgress {
+    let mut state =
+        LiveProgress::new(&plan(&[("batch", 1900), ("general", 3000), ("gpu", 97), ("system", 3)]), true, at(0));
     for number in 0..5 {
         tell(&mut state, at(0), assigned("batch", number));
         tell(&mut state, at(20), converged("batch", number, 20.0));
@@ -171,7 +172,7 @@ fn it_fits_every_terminal() {
 fn of_many_pools_those_with_trouble_come_first_and_the_others_together() {
     let names: Vec<String> = (0..40).map(|number| format!("pool-{number:02}")).collect();
     let pools: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 10)).collect();
-    let mut state = State::new(&plan(&pools), true, at(0));
+    let mut state = LiveProgress::new(&plan(&pools), true, at(0));
     for name in &names[20..30] {
         tell(&mut state, at(1), assigned(name, 0));
     }
@@ -192,7 +193,7 @@ fn what_is_left_at_the_end_are_the_bars() {
 
 #[test]
 fn a_canary_that_loses_its_readiness_is_on_its_way_again_and_counts_once() {
-    let mut state = State::new(&plan(&[("gpu", 20)]), true, at(0));
+    let mut state = LiveProgress::new(&plan(&[("gpu", 20)]), true, at(0));
     for number in 0..5 {
         tell(&mut state, at(0), assigned("gpu", number));
         tell(&mut state, at(5), converged("gpu", number, 5.0));
@@ -207,7 +208,7 @@ fn a_canary_that_loses_its_readiness_is_on_its_way_again_and_counts_once() {
 
 #[test]
 fn nodes_that_left_fill_the_bar() {
-    let mut state = State::new(&plan(&[("gpu", 3)]), true, at(0));
+    let mut state = LiveProgress::new(&plan(&[("gpu", 3)]), true, at(0));
     assert!(shown(&state, 80, 24, 2).contains(" 0/3|"));
     let (pool, node) = named("gpu", 0);
     tell(&mut state, at(1), Progress::Gone { pool, node });
@@ -216,7 +217,7 @@ fn nodes_that_left_fill_the_bar() {
 
 #[test]
 fn who_only_watches_sees_every_node_on_its_way() {
-    let state = State::new(&plan(&[("gpu", 3)]), false, at(0));
+    let state = LiveProgress::new(&plan(&[("gpu", 3)]), false, at(0));
     let view = shown(&state, 80, 24, 2);
     assert!(view.contains("3 in transition") && view.contains("gpu/gpu-0000 not assigned"), "{view}");
 }
@@ -235,7 +236,7 @@ fn texts_break_between_words_and_are_cut_at_their_end() {
 #[test]
 fn nothing_that_others_wrote_moves_the_cursor() {
     const HOSTILE: &str = "a\u{1b}[2Jb\nc\u{202e}d\u{9b}2J";
-    let mut state = State::new(&plan(&[("gpu", 5)]), true, at(0));
+    let mut state = LiveProgress::new(&plan(&[("gpu", 5)]), true, at(0));
     (0..3).for_each(|number| tell(&mut state, at(0), assigned("gpu", number)));
     tell(&mut state, at(1), failed("gpu", 0, HOSTILE));
     tell(&mut state, at(1), waiting("gpu", 1, Waiting::Syncing { error: HOSTILE.to_owned() }));

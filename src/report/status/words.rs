@@ -4,7 +4,7 @@ use super::super::source::short;
 use crate::status::{Drift, FleetOrders, NodeStatus, Paused, State};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::observed::Readiness;
-use nodecfg_planning::judge::{Target, Verdict, Waiting};
+use nodecfg_planning::judge::{Convergence, Target, Waiting};
 use nodecfg_planning::plan::Owner;
 
 /// What is the matter with a node, in a sentence without its name; nothing where the state says it all.
@@ -20,7 +20,7 @@ pub fn words(node: &NodeStatus) -> Option<String> {
                 _ => "its kubelet says that it cannot run pods",
             };
             match &node.verdict {
-                Verdict::Converged => ready.to_owned(),
+                Convergence::Converged => ready.to_owned(),
                 _ => format!("{ready}; {}", progress(node)),
             }
         }
@@ -48,16 +48,16 @@ fn progress(node: &NodeStatus) -> String {
         (aim, source) => aim.is_none() && source.is_none(),
     };
     match &node.verdict {
-        Verdict::Waiting(Waiting::NotAssigned) if !is_aim(node.assigned.as_ref()) => {
+        Convergence::Waiting(Waiting::NotAssigned) if !is_aim(node.assigned.as_ref()) => {
             format!("it is pointed at {} now, and has not taken that yet", short(aim))
         }
-        Verdict::Waiting(Waiting::NotAssigned) if !is_aim(node.active.as_ref()) => {
+        Convergence::Waiting(Waiting::NotAssigned) if !is_aim(node.active.as_ref()) => {
             format!("it is pointed at {} now, and does not run that yet", short(aim))
         }
-        Verdict::Waiting(Waiting::NotAssigned) => format!("the repository wants {}", wants(node)),
-        Verdict::Converged => "converged".to_owned(),
-        Verdict::Waiting(waiting) => waiting.to_string(),
-        Verdict::Failed(failure) => failure.to_string(),
+        Convergence::Waiting(Waiting::NotAssigned) => format!("the repository wants {}", wants(node)),
+        Convergence::Converged => "converged".to_owned(),
+        Convergence::Waiting(waiting) => waiting.to_string(),
+        Convergence::Failed(failure) => failure.to_string(),
     }
 }
 

@@ -33,7 +33,7 @@ enum Server {
 
 /// What a Node says of its configuration, or the NodeConfig that stands for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct State {
+pub struct NodeRecord {
     /// The ConfigMap that spec names.
     pub source: Option<String>,
     /// The ConfigMap that status calls assigned.
@@ -48,7 +48,7 @@ pub struct State {
     pub revision: u64,
 }
 
-impl State {
+impl NodeRecord {
     pub(super) fn of(node: &Value) -> Self {
         let text = |pointer: &str| node.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
@@ -238,12 +238,12 @@ impl Cluster {
     }
 
     /// What a Node says of its configuration.
-    pub async fn state(&self, node: &str) -> State {
+    pub async fn state(&self, node: &str) -> NodeRecord {
         let object = self.get(&format!("/api/v1/nodes/{node}")).await;
         if !self.has_agents() {
-            return State::of(&object);
+            return NodeRecord::of(&object);
         }
-        State::joined(&object, &self.carrier(node).await)
+        NodeRecord::joined(&object, &self.carrier(node).await)
     }
 
     /// The object that carries a Node's assignment.
@@ -258,21 +258,21 @@ impl Cluster {
     }
 
     /// What every Node says, by name.
-    pub async fn states(&self) -> BTreeMap<String, State> {
+    pub async fn states(&self) -> BTreeMap<String, NodeRecord> {
         let nodes = by_name(&list(&self.client, "/api/v1/nodes").await);
         if !self.has_agents() {
-            return nodes.into_iter().map(|(name, node)| (name, State::of(&node))).collect();
+            return nodes.into_iter().map(|(name, node)| (name, NodeRecord::of(&node))).collect();
         }
         let carriers = by_name(&list(&self.client, NODE_CONFIGS).await);
         let joined = |(name, node): (String, Value)| {
-            let state = State::joined(&node, carriers.get(&name).unwrap_or(&Value::Null));
+            let state = NodeRecord::joined(&node, carriers.get(&name).unwrap_or(&Value::Null));
             (name, state)
         };
         nodes.into_iter().map(joined).collect()
     }
 
     /// Waits until a Node is as wanted.
-    pub async fn until_node(&self, node: &str, what: &str, mut holds: impl FnMut(&State) -> bool) {
+    pub async fn until_node(&self, node: &str, what: &str, mut holds: impl FnMut(&NodeRecord) -> bool) {
         until(&format!("{node} {what}"), async || holds(&self.state(node).await)).await;
     }
 

@@ -12,7 +12,7 @@ use kube::api::WatchEvent;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use super::cluster::{NODE_CONFIGS, State, by_name, list};
+use super::cluster::{NODE_CONFIGS, NodeRecord, by_name, list};
 use super::until;
 
 /// One state of one Node.
@@ -21,7 +21,7 @@ pub struct Moment {
     /// The Node.
     pub node: String,
     /// How it was; `None` once it is gone.
-    pub state: Option<State>,
+    pub state: Option<NodeRecord>,
 }
 
 /// The history of all Nodes from the moment this was made.
@@ -103,11 +103,11 @@ fn revision(object: &Value) -> u64 {
 }
 
 /// What the objects of a Node say together; `None` where there is no Node.
-fn state(objects: &[BTreeMap<String, Value>], node: &str) -> Option<State> {
+fn state(objects: &[BTreeMap<String, Value>], node: &str) -> Option<NodeRecord> {
     let object = objects[0].get(node)?;
     Some(match objects.get(1) {
-        None => State::of(object),
-        Some(carriers) => State::joined(object, carriers.get(node).unwrap_or(&Value::Null)),
+        None => NodeRecord::of(object),
+        Some(carriers) => NodeRecord::joined(object, carriers.get(node).unwrap_or(&Value::Null)),
     })
 }
 
@@ -128,7 +128,7 @@ async fn follow(client: Client, path: &'static str, version: String, changes: Ar
     }
 }
 
-fn after(began: &BTreeMap<String, State>, moments: &[Moment]) -> BTreeMap<String, State> {
+fn after(began: &BTreeMap<String, NodeRecord>, moments: &[Moment]) -> BTreeMap<String, NodeRecord> {
     let mut states = began.clone();
     for moment in moments {
         match &moment.state {
@@ -141,7 +141,7 @@ fn after(began: &BTreeMap<String, State>, moments: &[Moment]) -> BTreeMap<String
 
 /// A history that has ended.
 pub struct Past {
-    began: BTreeMap<String, State>,
+    began: BTreeMap<String, NodeRecord>,
     moments: Vec<Moment>,
 }
 
@@ -176,10 +176,10 @@ impl Past {
     }
 
     /// The most Nodes that `counts` holds for at any one time.
-    pub fn most(&self, counts: impl Fn(&str, &State) -> bool) -> usize {
+    pub fn most(&self, counts: impl Fn(&str, &NodeRecord) -> bool) -> usize {
         let mut states = self.began.clone();
         let number =
-            |states: &BTreeMap<String, State>| states.iter().filter(|(node, state)| counts(node, state)).count();
+            |states: &BTreeMap<String, NodeRecord>| states.iter().filter(|(node, state)| counts(node, state)).count();
         let mut most = number(&states);
         for moment in &self.moments {
             states = after(&states, std::slice::from_ref(moment));
@@ -189,7 +189,7 @@ impl Past {
     }
 
     /// The states that one Node went through.
-    pub fn of(&self, node: &str) -> Vec<&State> {
+    pub fn of(&self, node: &str) -> Vec<&NodeRecord> {
         let later = self.moments.iter().filter(|moment| moment.node == node).filter_map(|moment| moment.state.as_ref());
         self.began.get(node).into_iter().chain(later).collect()
     }

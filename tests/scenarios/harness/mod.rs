@@ -17,7 +17,7 @@ mod history;
 mod repository;
 mod sandboxed;
 
-pub use cluster::{Cluster, State};
+pub use cluster::{Cluster, NodeRecord};
 pub use command::{Run, Running};
 pub use repository::{KUBELET, Repository};
 

@@ -123,7 +123,7 @@ mod tests {
     use nodecfg_contract::json_document::Document;
 
     use super::*;
-    use crate::state::{Failure, FailureKind, Trial};
+    use crate::state::{AssignmentFailure, FailureKind, Trial};
     use crate::store::CheckpointFile;
 
     fn source(name: &str, uid: &str) -> ConfigSource {
@@ -166,7 +166,7 @@ mod tests {
             ],
             problems: Vec::new(),
         };
-        let failure = Failure {
+        let failure = AssignmentFailure {
             kind: FailureKind::Trial,
             error: "failed trial: it died".to_owned(),
             message: "the kubelet stopped answering 3 times".to_owned(),

@@ -26,14 +26,14 @@ pub(super) enum Exit {
 
 /// Why the agent has not done its work.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct AgentError {
     exit: Exit,
     code: &'static str,
     message: String,
     help: String,
 }
 
-impl Failure {
+impl AgentError {
     /// Arguments that make no sense.
     pub(super) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, code: "usage", message: message.into(), help: help.into() }
@@ -84,26 +84,26 @@ struct ErrorMessage<'a> {
     help: &'a str,
 }
 
-impl From<ConnectError> for Failure {
+impl From<ConnectError> for AgentError {
     fn from(error: ConnectError) -> Self {
         let help = error.help().to_owned();
         Self { exit: Exit::Cluster, code: "no-cluster", message: error.to_string(), help }
     }
 }
 
-impl From<ClusterError> for Failure {
+impl From<ClusterError> for AgentError {
     fn from(error: ClusterError) -> Self {
         Self { exit: Exit::Cluster, code: error.code(), message: error.to_string(), help: error.help() }
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for AgentError {
     fn from(error: std::io::Error) -> Self {
         Self::agent(format!("cannot write the output: {error}"), "check the disk's free space")
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for AgentError {
     fn from(error: serde_json::Error) -> Self {
         std::io::Error::from(error).into()
     }

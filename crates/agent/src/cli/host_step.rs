@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::args::LogFormat;
 use super::args::{ActionArgs, LogArgs};
-use super::{Exit, Failure};
+use super::{AgentError, Exit};
 use crate::host::step::Listening;
 
 /// Restart the kubelet on behalf of an agent that has no privileges on the host.
@@ -38,9 +38,9 @@ impl Args {
     }
 }
 
-pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
+pub(super) async fn run(args: Args) -> Result<Exit, AgentError> {
     let listening = Listening::on(&args.socket).map_err(|error| {
-        Failure::agent(
+        AgentError::agent(
             format!("cannot listen on {}: {error}", args.socket.display()),
             "choose a path with --socket that is free, in a folder that exists and may be written",
         )

@@ -26,7 +26,7 @@ pub mod stop_signals;
 pub mod usage;
 
 use args::LogFormat;
-use failure::{Exit, Failure};
+use failure::{AgentError, Exit};
 
 /// Run the node agent: make this node's kubelet run what its NodeConfig assigns.
 ///
@@ -143,7 +143,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn refuse(arguments: &[OsString], message: &str, help: &str) -> ExitCode {
     let format = if usage::asks_for_json(arguments) { Format::Json } else { Format::Text };
     let mut out = Vec::new();
-    let exit = Failure::usage(message, help).report(format, &mut out);
+    let exit = AgentError::usage(message, help).report(format, &mut out);
     end(exit, &out)
 }
 
@@ -158,7 +158,7 @@ fn write<T: Kind + Serialize>(
     format: Format,
     body: T,
     text: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
-) -> Result<(), Failure> {
+) -> Result<(), AgentError> {
     let document = Document::value(body)?;
     match format {
         Format::Text => text(out)?,
@@ -203,9 +203,9 @@ fn start_logging(service: Option<LogFormat>, verbose: u8) {
 }
 
 /// Runs in this one thread: the agent does one thing at a time, and every thread costs memory on every node.
-fn block_on<F: Future<Output = Result<Exit, Failure>>>(future: F) -> Result<Exit, Failure> {
+fn block_on<F: Future<Output = Result<Exit, AgentError>>>(future: F) -> Result<Exit, AgentError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Failure::agent(
+        AgentError::agent(
             format!("cannot start the asynchronous runtime: {error}"),
             "check the limits on threads and open files (`ulimit -a`)",
         )

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::args::LogFormat;
 use super::args::{ActionArgs, KUBELET, LogArgs, StoreArgs};
 use super::pass::{AgentPass, PassResult};
-use super::{Exit, Failure, Format, parse_duration};
+use super::{AgentError, Exit, Format, parse_duration};
 use crate::api::{AgentClient, AgentClientOptions};
 use crate::disk::real::RealDisk;
 use crate::driver::{self, Options, Pass};
@@ -114,7 +114,7 @@ impl RunArgs {
         self.log.format()
     }
 
-    fn node(&self) -> Result<NodeName, Failure> {
+    fn node(&self) -> Result<NodeName, AgentError> {
         let name = match &self.node_name {
             Some(name) => name.clone(),
             None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -123,7 +123,7 @@ impl RunArgs {
         // with its capitals.
         let name = name.trim().to_lowercase();
         NodeName::new(name.as_str()).map_err(|error| {
-            Failure::usage(
+            AgentError::usage(
                 format!("{name:?} cannot be the name of a node: {error}"),
                 "name this node with --node-name or $NODE_NAME",
             )
@@ -155,7 +155,7 @@ impl RunArgs {
     }
 }
 
-pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Result<Exit, Failure> {
+pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Result<Exit, AgentError> {
     let node = args.node()?;
     let runtime = runtime(&args)?;
     let options = ConnectOptions { kubeconfig: args.kubeconfig.clone(), context: None };
@@ -187,16 +187,16 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
     Ok(Exit::Done)
 }
 
-async fn listen(address: SocketAddr) -> Result<Endpoint, Failure> {
+async fn listen(address: SocketAddr) -> Result<Endpoint, AgentError> {
     let endpoint = Endpoint::on(address).await.map_err(|error| {
         let help = "something else listens there, or the address is none of this host's; choose another with --listen";
-        Failure::agent(format!("cannot listen on {address}: {error}"), help)
+        AgentError::agent(format!("cannot listen on {address}: {error}"), help)
     })?;
     tracing::info!(address = %endpoint.address(), "serving /metrics and /healthz");
     Ok(endpoint)
 }
 
-fn runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, Failure> {
+fn runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, AgentError> {
     let ActivationArgs { activation, kubelet_config, kubelet_config_dir } = &args.activation;
     let placement = match activation {
         Activation::File => Placement::File { config: kubelet_config.clone() },
@@ -207,14 +207,14 @@ fn runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, Failure> {
     let paths = Paths { folder: args.store.folder().to_path_buf(), placement };
     let failure = |reason: String| {
         let help = "nothing was changed, and the kubelet goes on with what it has; `nodecfg-agent status` shows what can be read";
-        Failure::agent(format!("the agent cannot start: {reason}"), help)
+        AgentError::agent(format!("the agent cannot start: {reason}"), help)
     };
     let disk = RealDisk::open(&paths.folder).map_err(|error| failure(error.to_string()))?;
     AgentRuntime::open(&paths, args.settings(), disk, fastrand::u64(..)).map_err(|error| failure(error.to_string()))
 }
 
 /// Says how `--once` ended.
-fn tell(node: &NodeName, pass: &Pass, format: Format, out: &mut Vec<u8>) -> Result<Exit, Failure> {
+fn tell(node: &NodeName, pass: &Pass, format: Format, out: &mut Vec<u8>) -> Result<Exit, AgentError> {
     let (exit, state, text) = match pass {
         Pass::Settled => (Exit::Done, PassResult::Settled, "runs what is assigned".to_owned()),
         Pass::NoNodeConfig => {

@@ -2,7 +2,7 @@
 
 use super::args::StoreArgs;
 use super::description::{self, AgentStatus};
-use super::{Exit, Failure, Format};
+use super::{AgentError, Exit, Format};
 use crate::disk::real::RealDisk;
 use crate::store;
 
@@ -15,10 +15,10 @@ pub(super) struct Args {
     store: StoreArgs,
 }
 
-pub(super) fn run(args: &Args, format: Format, out: &mut Vec<u8>) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Args, format: Format, out: &mut Vec<u8>) -> Result<Exit, AgentError> {
     let folder = args.store.folder();
     if let Err(error) = std::fs::read_dir(folder) {
-        return Err(Failure::agent(
+        return Err(AgentError::agent(
             format!("cannot read the agent's folder {}: {error}", folder.display()),
             "name it with --store-dir; it belongs to root, and is made when the agent first runs",
         ));

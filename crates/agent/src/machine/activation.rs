@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 
 use super::backoff::Backoff;
-use super::{State, Turn, texts};
+use super::{MachineState, Turn, texts};
 use crate::signals::{ActivationError, Effect, NodeHealth};
-use crate::state::{Failure, FailureKind, Phase, Trial};
+use crate::state::{AssignmentFailure, FailureKind, Phase, Trial};
 use nodecfg_contract::error_text;
 
 /// The activation that the phase asks for.
@@ -26,7 +26,7 @@ pub(super) enum Cause {
     Failure,
 }
 
-impl State {
+impl MachineState {
     /// The kubelet goes to its target, unless it runs that already.
     pub(super) fn go(&mut self, cause: Cause, node: Option<NodeHealth>, turn: &mut Turn) {
         let before = self.before(node);
@@ -81,7 +81,7 @@ impl State {
             Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
                 let error = error_text::RESTART.to_owned();
                 let message = format!("the kubelet could not be restarted: {reason}");
-                self.fall_back(Failure { kind: FailureKind::Restart, error, message, kubelet: None }, turn);
+                self.fall_back(AssignmentFailure { kind: FailureKind::Restart, error, message, kubelet: None }, turn);
             }
             Err(problem) => {
                 let volatile = &mut self.volatile;
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// The assignment failed: back to the last known good, at once.
-    pub(super) fn fall_back(&mut self, failure: Failure, turn: &mut Turn) {
+    pub(super) fn fall_back(&mut self, failure: AssignmentFailure, turn: &mut Turn) {
         let assigned = self.ledger.assigned.clone();
         let good = self.ledger.last_known_good.clone();
         turn.step.effects.push(Effect::Announce(texts::rolled_back(assigned.as_ref(), good.as_ref(), &failure)));

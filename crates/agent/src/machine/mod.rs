@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::signals::{Event, Fetched, Step, Verdict};
+use super::signals::{ConfigCheck, Event, Fetched, Step};
 use super::state::{Ledger, Phase, Settings};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
@@ -57,7 +57,7 @@ const WATCHED: Duration = Duration::from_secs(10);
 
 /// The agent between two events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct MachineState {
     /// What survives the agent.
     pub ledger: Ledger,
     volatile: Volatile,
@@ -90,7 +90,7 @@ struct Volatile {
 /// What was on disk when the agent started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Found {
-    verdict: Option<Verdict>,
+    verdict: Option<ConfigCheck>,
     in_place: bool,
 }
 
@@ -146,7 +146,7 @@ struct Report {
     heard: Option<Timestamp>,
 }
 
-impl State {
+impl MachineState {
     /// An agent that starts with this ledger, saved or empty. The first event is [`Event::Started`].
     #[must_use]
     pub fn resume(ledger: Ledger, settings: Settings, seed: u64) -> Self {
@@ -186,7 +186,7 @@ impl State {
 
 /// What comes of an event at this moment. Holds once the ledger is saved; a step that is urgent holds all the same.
 #[must_use]
-pub fn step(state: &State, event: &Event, now: Timestamp) -> (State, Step) {
+pub fn step(state: &MachineState, event: &Event, now: Timestamp) -> (MachineState, Step) {
     let mut next = state.clone();
     let checkpointed = next.volatile.sync.checkpoint();
     let event = next.hear(event, now);
@@ -204,7 +204,7 @@ pub fn step(state: &State, event: &Event, now: Timestamp) -> (State, Step) {
 /// What comes of an event when the ledger that [`step`] made of it cannot be saved and the step is not urgent: the state has
 /// seen what happened, and tries again later to act upon it.
 #[must_use]
-pub fn not_saved(state: &State, event: &Event, reason: &str, now: Timestamp) -> (State, Step) {
+pub fn not_saved(state: &MachineState, event: &Event, reason: &str, now: Timestamp) -> (MachineState, Step) {
     let lost = step(state, event, now).0.ledger;
     let mut next = state.clone();
     next.hear(event, now);
@@ -226,7 +226,7 @@ struct Turn {
     step: Step,
 }
 
-impl State {
+impl MachineState {
     /// Takes note of the time and of what happened. An answer that nobody waits for says nothing of what is under way.
     fn hear<'event>(&mut self, event: &'event Event, now: Timestamp) -> &'event Event {
         self.keep_time(now);

@@ -7,15 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
 use super::world::{Behaviour, Faults, World, at, settings, source, wanting};
-use super::{State, not_saved, step};
-use crate::signals::{ActivationError, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Verdict};
+use super::{MachineState, not_saved, step};
+use crate::signals::{ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth};
 use crate::state::{FailureKind, Ledger, Phase};
 use nodecfg_contract::ConfigSource;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-fn refused() -> Verdict {
-    Verdict::NotValid { message: "refused".to_owned(), kubelet: None }
+fn refused() -> ConfigCheck {
+    ConfigCheck::NotValid { message: "refused".to_owned(), kubelet: None }
 }
 
 /// Something that happens to a world.
@@ -69,7 +69,7 @@ fn live(world: &mut World, happening: &Happening) {
     match happening {
         Happening::Assign(which) => world.assign(which.map(|which| source(NAMES[which]))),
         Happening::Map(which, version, fine) => {
-            let (verdict, word) = if *fine { (Verdict::Accepted, "fine") } else { (refused(), "refused") };
+            let (verdict, word) = if *fine { (ConfigCheck::Accepted, "fine") } else { (refused(), "refused") };
             // One version has one content, and so one verdict.
             world.map(NAMES[*which], &format!("{version}-{word}"), verdict);
         }
@@ -166,7 +166,7 @@ proptest! {
         for kills in [&Vec::new(), &kills] {
             let mut world = World::new(seed);
             for (index, name) in NAMES.into_iter().enumerate() {
-                world.map(name, "1", if fine[index] { Verdict::Accepted } else { refused() });
+                world.map(name, "1", if fine[index] { ConfigCheck::Accepted } else { refused() });
                 world.behaviours.insert(name.to_owned(), behaviours[index]);
             }
             for (which, wait) in &assignments {
@@ -184,7 +184,7 @@ proptest! {
     /// activated, nothing is promoted before its time, and something that is under way has a wake or an answer to come.
     #[test]
     fn events_that_nobody_would_send_do_no_harm(seed in any::<u64>(), events in proptest::collection::vec((event(), -100_i64..1_000, prop::bool::weighted(0.95)), 1..80)) {
-        let mut state = State::resume(Ledger::default(), settings(), seed);
+        let mut state = MachineState::resume(Ledger::default(), settings(), seed);
         let mut now = at(0.0);
         let mut owed = false;
         for (event, pause, saved) in events {
@@ -221,7 +221,7 @@ fn event() -> impl Strategy<Value = Event> {
         let mut found = source(name);
         let map = found.config_map.as_mut().unwrap();
         (map.uid, map.resource_version) = (Some(name.to_owned()), Some(version.to_owned()));
-        let verdict = if name == "refused" { refused() } else { Verdict::Accepted };
+        let verdict = if name == "refused" { refused() } else { ConfigCheck::Accepted };
         let node = Some(NodeHealth { ready: true, lease_renewed: None });
         Event::Fetched(Ok(Box::new(Fetched {
             download: Download { source: found, ..Download::default() },
@@ -260,7 +260,7 @@ fn event() -> impl Strategy<Value = Event> {
 #[test]
 fn moments_at_the_ends_of_time_are_no_trouble() {
     for moment in [Timestamp::MIN, Timestamp::MAX] {
-        let mut state = State::resume(Ledger::default(), settings(), 1);
+        let mut state = MachineState::resume(Ledger::default(), settings(), 1);
         let events = [
             Event::Started { verdict: None, in_place: false },
             Event::Activated(Ok(())),

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::world::{Map, World, at};
-use crate::signals::Verdict;
+use crate::signals::ConfigCheck;
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
 fn lines() -> Vec<Value> {
@@ -15,12 +15,12 @@ fn lines() -> Vec<Value> {
 }
 
 /// What the kubelet said of each ConfigMap of the recording.
-fn verdict(name: &str) -> Verdict {
+fn verdict(name: &str) -> ConfigCheck {
     let (message, kubelet) = (String::new(), None);
     match name {
-        "bad-value" | "bad-value2" => Verdict::NotValid { message, kubelet },
-        "bad-yaml" => Verdict::NotLoaded { message, kubelet },
-        _ => Verdict::Accepted,
+        "bad-value" | "bad-value2" => ConfigCheck::NotValid { message, kubelet },
+        "bad-yaml" => ConfigCheck::NotLoaded { message, kubelet },
+        _ => ConfigCheck::Accepted,
     }
 }
 

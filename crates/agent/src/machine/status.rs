@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 
 use super::backoff::{after, since};
-use super::{State, texts};
+use super::{MachineState, texts};
 use crate::signals::{ActivationError, Effect};
-use crate::state::{Failure, FailureKind, Phase};
+use crate::state::{AssignmentFailure, FailureKind, Phase};
 use nodecfg_contract::nodeconfig::{ACTIVE, Condition, KNOWN_GOOD, NodeConfigStatus, ReportingAgent, SYNCED};
 use nodecfg_contract::{ConfigStatus, error_text};
 
@@ -16,9 +16,9 @@ const TRUE: &str = "True";
 const FALSE: &str = "False";
 
 /// The state of a condition: its status, reason and message.
-type Held = (&'static str, String, String);
+type ConditionValue = (&'static str, String, String);
 
-impl State {
+impl MachineState {
     /// Reports, when there is something else to say than the API server has.
     pub(super) fn tell(&mut self, now: Timestamp) -> Option<Effect> {
         self.volatile.wanted.as_ref()?;
@@ -132,7 +132,7 @@ impl State {
     /// it makes its Node Ready, and with the assignment still called active that would look converged.
     fn is_under_way(&self, now: Timestamp) -> bool {
         let failed = self.ledger.beyond.failure.as_ref();
-        let ran = |failure: &Failure| matches!(failure.kind, FailureKind::Trial | FailureKind::Restart);
+        let ran = |failure: &AssignmentFailure| matches!(failure.kind, FailureKind::Trial | FailureKind::Restart);
         match &self.ledger.beyond.phase {
             Phase::Settled => false,
             _ if failed.is_some_and(ran) => false,
@@ -163,7 +163,7 @@ impl State {
     }
 
     /// Whether the agent took what spec says. `None`: it is at it, and what was said before stands.
-    fn synced_condition(&self) -> Option<Held> {
+    fn synced_condition(&self) -> Option<ConditionValue> {
         let sync = &self.volatile.sync;
         if let Some(problem) = &sync.problem {
             return Some((FALSE, problem.reason.clone(), problem.message.clone()));
@@ -179,7 +179,7 @@ impl State {
     }
 
     /// Whether the kubelet runs what is assigned.
-    fn active_condition(&self, now: Timestamp) -> Held {
+    fn active_condition(&self, now: Timestamp) -> ConditionValue {
         let beyond = &self.ledger.beyond;
         let target = texts::named(self.target());
         let limit = self.volatile.settings.health_timeout;
@@ -215,7 +215,7 @@ impl State {
     }
 
     /// Whether what is assigned is the last known good.
-    fn known_good_condition(&self, now: Timestamp) -> Held {
+    fn known_good_condition(&self, now: Timestamp) -> ConditionValue {
         let beyond = &self.ledger.beyond;
         let assigned = texts::named(self.ledger.assigned.as_ref());
         if let Some(unsaved) = self.volatile.unsaved.as_ref().filter(|unsaved| unsaved.backoff.waits(now)) {
@@ -251,7 +251,7 @@ fn restarting(target: &str) -> String {
 /// said yet.
 fn condition(
     kind: &str,
-    held: Option<Held>,
+    held: Option<ConditionValue>,
     before: Option<&Condition>,
     generation: Option<i64>,
     now: Timestamp,

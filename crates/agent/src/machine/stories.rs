@@ -1,7 +1,7 @@
 //! What becomes of assignments, told from the outside: what spec said, what went wrong, what the agent did and reported.
 
 use super::world::{Behaviour, World, source, wanting};
-use crate::signals::Verdict;
+use crate::signals::ConfigCheck;
 use crate::state::Phase;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::nodeconfig::Condition;
@@ -9,15 +9,15 @@ use nodecfg_contract::nodeconfig::Condition;
 pub(super) const DOWNLOAD: &str = "failed to sync: failed to download config, see Kubelet log for details";
 pub(super) const VALIDATE: &str = "failed to validate config, see Kubelet log for details";
 
-pub(super) fn not_valid() -> Verdict {
-    Verdict::NotValid { message: "maxPods must not be -5".to_owned(), kubelet: Some("v1.36.2".to_owned()) }
+pub(super) fn not_valid() -> ConfigCheck {
+    ConfigCheck::NotValid { message: "maxPods must not be -5".to_owned(), kubelet: Some("v1.36.2".to_owned()) }
 }
 
 /// A node on which `good` is the last known good, and `new` is there to be assigned.
 pub(super) fn world() -> World {
     let mut world = World::new(7);
     for name in ["good", "new", "other"] {
-        world.map(name, "1", Verdict::Accepted);
+        world.map(name, "1", ConfigCheck::Accepted);
     }
     world.assign(Some(source("good")));
     world.run_for(700.0);
@@ -46,7 +46,7 @@ pub(super) fn names(list: &[Option<ConfigSource>]) -> Vec<String> {
 #[test]
 fn an_assignment_is_tried_and_becomes_the_last_known_good() {
     let mut world = World::new(1);
-    world.map("a", "1", Verdict::Accepted);
+    world.map("a", "1", ConfigCheck::Accepted);
     world.run_for(1.0);
     assert_eq!(
         (world.told(), world.conditions().as_str()),
@@ -142,7 +142,7 @@ fn what_failed_is_tried_again_when_it_is_told_anew() {
     world.run_for(300.0);
     assert_eq!(world.told(), ["new", "good", "good"]);
     // Another version of the ConfigMap is.
-    world.map("new", "2", Verdict::Accepted);
+    world.map("new", "2", ConfigCheck::Accepted);
     world.run_for(100.0);
     assert_eq!((world.told(), world.error()), (["new", "new", "good"].map(str::to_owned), String::new()));
     // So is another assignment in between.
@@ -185,7 +185,7 @@ fn another_kubelet_judges_again() {
     world.kill(2);
     world.run_for(10.0);
     assert_eq!((world.told(), world.error().as_str()), (["new", "good", "good"].map(str::to_owned), VALIDATE));
-    world.map("new", "1", Verdict::Accepted);
+    world.map("new", "1", ConfigCheck::Accepted);
     world.kill(3);
     world.run_for(10.0);
     assert_eq!((world.told(), world.error().as_str()), (["new", "new", "good"].map(str::to_owned), ""));
@@ -220,7 +220,7 @@ fn a_configmap_that_is_missing_is_asked_for_until_it_is_there() {
     world.kill(5);
     world.run_for(0.03);
     assert_eq!((world.error().as_str(), world.reports), (DOWNLOAD, reports), "another agent does not forget it");
-    world.map("late", "1", Verdict::Accepted);
+    world.map("late", "1", ConfigCheck::Accepted);
     world.run_for(90.0);
     assert_eq!((world.told(), world.error().as_str()), (["late", "late", "good"].map(str::to_owned), ""));
     // In use and deleted, the kubelet goes on.
@@ -246,7 +246,7 @@ fn a_source_that_names_nothing_is_an_error() {
 #[test]
 fn a_mutable_configmap_is_followed_and_labels_of_an_immutable_one_are_not() {
     let mut world = world();
-    world.map("good", "2", Verdict::Accepted);
+    world.map("good", "2", ConfigCheck::Accepted);
     world.run_for(80.0);
     assert_eq!(names(&world.activations), ["good", "good"]);
     let good = world.state.ledger.last_known_good.clone().unwrap().config_map.unwrap();

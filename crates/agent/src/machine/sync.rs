@@ -5,9 +5,9 @@ use jiff::Timestamp;
 
 use super::activation::Cause;
 use super::backoff::{after, jittered};
-use super::{Found, State, Turn, UnderWay, texts};
-use crate::signals::{Effect, FetchError, Fetched, NodeHealth, Verdict};
-use crate::state::{Failure, FailureKind, Phase};
+use super::{Found, MachineState, Turn, UnderWay, texts};
+use crate::signals::{ConfigCheck, Effect, FetchError, Fetched, NodeHealth};
+use crate::state::{AssignmentFailure, FailureKind, Phase};
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};
 
@@ -42,7 +42,7 @@ impl SyncProblem {
     }
 }
 
-impl State {
+impl MachineState {
     /// Takes note of what the NodeConfig says.
     pub(super) fn see(&mut self, wanted: Option<&NodeConfig>) {
         let volatile = &mut self.volatile;
@@ -160,7 +160,7 @@ impl State {
             && self.ledger.assigned == beyond.active
             && !matches!(beyond.phase, Phase::Activating { .. })
             && beyond.failure.is_none()
-            && *verdict == Verdict::Accepted
+            && *verdict == ConfigCheck::Accepted
             && beyond.content_hash.is_some()
             && beyond.content_hash == download.content_hash
     }
@@ -188,7 +188,7 @@ impl State {
     /// is still holds the same data, whatever became of its labels. What could not be loaded and now can was damaged on
     /// disk, or the kubelet is another: it is taken anew.
     fn is_same(&self, fetched: &Fetched) -> bool {
-        if self.ledger.beyond.failure.as_ref().is_some_and(by_verdict) && fetched.verdict == Verdict::Accepted {
+        if self.ledger.beyond.failure.as_ref().is_some_and(by_verdict) && fetched.verdict == ConfigCheck::Accepted {
             return false;
         }
         let assigned = self.ledger.assigned.as_ref();
@@ -300,18 +300,18 @@ impl State {
 }
 
 /// Whether a verdict was all that stood against it.
-fn by_verdict(failure: &Failure) -> bool {
+fn by_verdict(failure: &AssignmentFailure) -> bool {
     matches!(failure.kind, FailureKind::Load | FailureKind::Validate)
 }
 
 /// The failure that a verdict amounts to.
-fn refusal(verdict: &Verdict) -> Option<Failure> {
+fn refusal(verdict: &ConfigCheck) -> Option<AssignmentFailure> {
     let (kind, error, message, kubelet) = match verdict {
-        Verdict::Accepted => return None,
-        Verdict::NotLoaded { message, kubelet } => (FailureKind::Load, error_text::LOAD, message, kubelet),
-        Verdict::NotValid { message, kubelet } => (FailureKind::Validate, error_text::VALIDATE, message, kubelet),
+        ConfigCheck::Accepted => return None,
+        ConfigCheck::NotLoaded { message, kubelet } => (FailureKind::Load, error_text::LOAD, message, kubelet),
+        ConfigCheck::NotValid { message, kubelet } => (FailureKind::Validate, error_text::VALIDATE, message, kubelet),
     };
-    Some(Failure { kind, error: error.to_owned(), message: message.clone(), kubelet: kubelet.clone() })
+    Some(AssignmentFailure { kind, error: error.to_owned(), message: message.clone(), kubelet: kubelet.clone() })
 }
 
 /// The sync error that an agent before this one left in status. It stands until the first download of this one: otherwise it

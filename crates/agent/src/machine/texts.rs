@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::trial::Ailment;
 use crate::signals::Announcement;
-use crate::state::{Failure, FailureKind};
+use crate::state::{AssignmentFailure, FailureKind};
 use nodecfg_contract::error_text::TRIAL_PREFIX;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
@@ -22,7 +22,11 @@ pub(super) fn changed(source: Option<&ConfigSource>) -> Announcement {
 }
 
 /// The kubelet goes back to what worked.
-pub(super) fn rolled_back(from: Option<&ConfigSource>, to: Option<&ConfigSource>, why: &Failure) -> Announcement {
+pub(super) fn rolled_back(
+    from: Option<&ConfigSource>,
+    to: Option<&ConfigSource>,
+    why: &AssignmentFailure,
+) -> Announcement {
     let (from, to) = (named(from), named(to));
     let message = format!("Kubelet restarting to go back from {from} to {to}: {}", why.message);
     Announcement { reason: "KubeletConfigRolledBack", message, warning: true }

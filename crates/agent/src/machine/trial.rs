@@ -9,9 +9,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::backoff::{after, shifted, since};
-use super::{State, Turn, texts};
+use super::{MachineState, Turn, texts};
 use crate::signals::{Effect, Health, NodeHealth};
-use crate::state::{Failure, FailureKind, Phase, Trial};
+use crate::state::{AssignmentFailure, FailureKind, Phase, Trial};
 
 /// How often `/healthz` may stop answering: what stops more often is in a crash loop.
 const LAPSES: u32 = 3;
@@ -93,7 +93,7 @@ impl Trial {
     }
 }
 
-impl State {
+impl MachineState {
     /// Whether the kubelet is on what it falls back to: then there is nothing to try, and nothing to fall back to.
     pub(super) fn is_on_last_resort(&self) -> bool {
         self.target() == self.ledger.last_known_good.as_ref()
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    fn failure(&self, trial: &Trial, ailment: Option<&Ailment>, now: Timestamp) -> Option<Failure> {
+    fn failure(&self, trial: &Trial, ailment: Option<&Ailment>, now: Timestamp) -> Option<AssignmentFailure> {
         let ailment = ailment?;
         let limit = self.volatile.settings.health_timeout;
         // Where the host was started anew, the kubelet was too and gets its time again; but not for ever.
@@ -200,7 +200,7 @@ impl State {
         } else {
             return None;
         };
-        Some(Failure { kind: FailureKind::Trial, error, message, kubelet: None })
+        Some(AssignmentFailure { kind: FailureKind::Trial, error, message, kubelet: None })
     }
 
     /// Ends what is watched, when nothing is left to be seen: the assignment becomes the last known good.

@@ -2,7 +2,7 @@
 
 use super::stories::{names, world};
 use super::world::{Behaviour, World, at, source};
-use crate::signals::Verdict;
+use crate::signals::ConfigCheck;
 use crate::state::Phase;
 use nodecfg_contract::ConfigSource;
 
@@ -144,7 +144,7 @@ fn a_clock_that_is_set_does_not_shorten_a_trial_nor_end_it() {
         world.assign(Some(source("late")));
         world.run_for(10.0);
         world.set_clock(-by);
-        world.map("late", "1", Verdict::Accepted);
+        world.map("late", "1", ConfigCheck::Accepted);
         world.run_for(120.0);
         assert_eq!(world.told(), ["late", "late", "new"], "{jump}");
     }

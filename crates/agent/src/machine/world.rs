@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::backoff::{after, since};
-use super::{State, not_saved, step};
+use super::{MachineState, not_saved, step};
 use crate::signals::{
-    ActivationError, Announcement, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step, Verdict,
+    ActivationError, Announcement, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step,
 };
 use crate::state::{FailureKind, Ledger, Phase, Settings};
 use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec, NodeConfigStatus};
@@ -39,7 +39,7 @@ pub(super) struct Map {
     pub(super) version: String,
     pub(super) immutable: bool,
     pub(super) hash: Option<String>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: ConfigCheck,
 }
 
 /// What is broken around the agent.
@@ -57,7 +57,7 @@ pub(super) struct Faults {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) now: Timestamp,
-    pub(super) state: State,
+    pub(super) state: MachineState,
     /// The ledger on disk.
     pub(super) saved: Ledger,
     checkpoints: BTreeSet<String>,
@@ -126,7 +126,7 @@ impl World {
     /// A node that runs its local configuration, with an agent that has just started.
     pub(super) fn new(seed: u64) -> Self {
         let now = at(0.0);
-        let state = State::resume(Ledger::default(), settings(), seed);
+        let state = MachineState::resume(Ledger::default(), settings(), seed);
         let mut world = Self {
             now,
             state,
@@ -171,7 +171,7 @@ impl World {
     /// The agent is killed and started again.
     pub(super) fn kill(&mut self, seed: u64) {
         self.queue.clear();
-        self.state = State::resume(self.saved.clone(), self.settings, seed);
+        self.state = MachineState::resume(self.saved.clone(), self.settings, seed);
         self.start();
     }
 
@@ -203,21 +203,21 @@ impl World {
         self.away(seconds, seed);
     }
 
-    pub(super) fn verdict(&self, source: &ConfigSource) -> Verdict {
+    pub(super) fn verdict(&self, source: &ConfigSource) -> ConfigCheck {
         let map = source.config_map.as_ref().unwrap();
         if map.kubelet_config_key != "kubelet" {
-            return Verdict::NotLoaded { message: "no such key".to_owned(), kubelet: None };
+            return ConfigCheck::NotLoaded { message: "no such key".to_owned(), kubelet: None };
         }
         match map.resource_version.as_deref().and_then(|version| version.split_once('-')) {
-            Some((_, "fine")) => return Verdict::Accepted,
-            Some(_) => return Verdict::NotValid { message: "refused".to_owned(), kubelet: None },
+            Some((_, "fine")) => return ConfigCheck::Accepted,
+            Some(_) => return ConfigCheck::NotValid { message: "refused".to_owned(), kubelet: None },
             None => {}
         }
         let same = |known: &&Map| Some(&known.uid) == map.uid.as_ref();
-        self.maps.values().find(same).map_or(Verdict::Accepted, |known| known.verdict.clone())
+        self.maps.values().find(same).map_or(ConfigCheck::Accepted, |known| known.verdict.clone())
     }
 
-    pub(super) fn map(&mut self, name: &str, version: &str, verdict: Verdict) {
+    pub(super) fn map(&mut self, name: &str, version: &str, verdict: ConfigCheck) {
         let (uid, version) = (format!("uid-{name}"), version.to_owned());
         self.maps.insert(name.to_owned(), Map { uid, version, immutable: false, hash: None, verdict });
     }
@@ -283,7 +283,7 @@ impl World {
     }
 
     /// What must be so of every step.
-    fn check(&self, before: &Ledger, state: &State) {
+    fn check(&self, before: &Ledger, state: &MachineState) {
         let (old, new) = (before, &state.ledger);
         // The same content made again takes the place of what was good and ran.
         let good = old.last_known_good == old.beyond.active && new.last_known_good == new.beyond.active;
@@ -373,7 +373,7 @@ impl World {
         assert_eq!(target.as_ref(), self.state.target(), "only the target is activated");
         if let Some(target) = &target {
             assert!(self.checkpoints.contains(&content(target)), "{target} has no checkpoint");
-            assert_eq!(self.verdict(target), Verdict::Accepted, "{target} was refused");
+            assert_eq!(self.verdict(target), ConfigCheck::Accepted, "{target} was refused");
         }
         if self.faults.no_place {
             return self.send(0.0, Event::Activated(Err(ActivationError::NotPlaced("read-only".to_owned()))));

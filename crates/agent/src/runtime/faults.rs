@@ -55,14 +55,14 @@ fn a_kill_anywhere_ends_as_no_kill() {
 /// One time of trouble: faults of the disk by the number of the operation, the operation that the agent is killed at, and the
 /// seed of what is lost when power fails with it.
 #[derive(Debug, Clone, Default)]
-struct Trouble {
+struct Disturbance {
     faults: Vec<(Fault, Range<u64>)>,
     kill: Option<u64>,
     power: Option<u64>,
 }
 
 /// The end of a story with trouble during the first assignment and during what follows.
-fn troubled(drop_in: bool, deeds: &[(u64, Deed)], troubles: [Trouble; 2]) -> End {
+fn troubled(drop_in: bool, deeds: &[(u64, Deed)], troubles: [Disturbance; 2]) -> End {
     let mut world = World::new(drop_in, deeds);
     for (trouble, seconds) in troubles.into_iter().zip([100, 200]) {
         let begin = world.disk.operations();
@@ -86,8 +86,8 @@ fn troubled(drop_in: bool, deeds: &[(u64, Deed)], troubles: [Trouble; 2]) -> End
 fn a_trial_that_power_failures_interrupt_fails_as_without() {
     let (_, deeds) = stories().swap_remove(5);
     let faults = vec![(Fault::Full, 44..66), (Fault::SyncFails, 20..32)];
-    let first = Trouble { power: Some(0), ..Trouble::default() };
-    let then = Trouble { faults, kill: Some(77), power: Some(0) };
+    let first = Disturbance { power: Some(0), ..Disturbance::default() };
+    let then = Disturbance { faults, kill: Some(77), power: Some(0) };
     for drop_in in [false, true] {
         let (end, _) = told(drop_in, &deeds);
         assert_eq!(troubled(drop_in, &deeds, [first.clone(), then.clone()]), end);
@@ -101,11 +101,11 @@ fn fault() -> impl Strategy<Value = (Fault, Range<u64>)> {
         .prop_map(|(fault, from, length)| (fault, from..from + length))
 }
 
-fn trouble() -> impl Strategy<Value = Trouble> {
+fn trouble() -> impl Strategy<Value = Disturbance> {
     let faults = proptest::collection::vec(fault(), 0..5);
     let kill = proptest::option::of(0..80_u64);
     let power = proptest::option::of(any::<u64>());
-    (faults, kill, power).prop_map(|(faults, kill, power)| Trouble { faults, kill, power })
+    (faults, kill, power).prop_map(|(faults, kill, power)| Disturbance { faults, kill, power })
 }
 
 proptest! {

@@ -21,7 +21,7 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a lock stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum LockState {
     /// It is held until then, unless renewed before.
     Held(Timestamp),
     /// It is not held any more, for this reason.
@@ -46,7 +46,7 @@ type Asked = oneshot::Sender<Result<Orders, OrderError>>;
 pub struct LockView {
     lease: String,
     transport: Transport,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<LockState>,
 }
 
 impl LockView {
@@ -57,9 +57,9 @@ impl LockView {
     /// [`ClusterError::LockLost`].
     pub fn check(&self, operation: &Operation) -> Result<(), ClusterError> {
         let reason = match &*self.state.borrow() {
-            State::Held(until) if self.transport.server_time() <= *until => return Ok(()),
-            State::Held(until) => format!("it expired at {until:.0}"),
-            State::Lost(reason) => reason.clone(),
+            LockState::Held(until) if self.transport.server_time() <= *until => return Ok(()),
+            LockState::Held(until) => format!("it expired at {until:.0}"),
+            LockState::Lost(reason) => reason.clone(),
         };
         Err(self.lost_for(operation, reason))
     }
@@ -77,9 +77,9 @@ impl LockView {
     /// Waits until the lock is lost, and says how. Never ends while it is held.
     pub async fn lost(&self) -> String {
         let mut state = self.state.clone();
-        let lost = state.wait_for(|state| matches!(state, State::Lost(_))).await;
+        let lost = state.wait_for(|state| matches!(state, LockState::Lost(_))).await;
         match lost.as_deref() {
-            Ok(State::Lost(reason)) => reason.clone(),
+            Ok(LockState::Lost(reason)) => reason.clone(),
             _ => "it was given up".to_owned(),
         }
     }
@@ -88,7 +88,7 @@ impl LockView {
 impl HeldLock {
     pub(super) fn keep(requests: LeaseRequests, lease: LeaseView, renewed: Timestamp) -> Self {
         let until = end_of(renewed, requests.options.duration);
-        let (tell, state) = watch::channel(State::Held(until));
+        let (tell, state) = watch::channel(LockState::Held(until));
         let view = LockView { lease: requests.display(), transport: requests.transport.clone(), state };
         let (stop, stopped) = oneshot::channel();
         let (publish, orders) = watch::channel(Orders::default());
@@ -166,7 +166,7 @@ struct Keeper {
     requests: LeaseRequests,
     lease: LeaseView,
     until: Timestamp,
-    tell: watch::Sender<State>,
+    tell: watch::Sender<LockState>,
     publish: watch::Sender<Orders>,
     /// What of the orders could not be understood, as it was last said.
     garbled: Option<OrderError>,
@@ -218,15 +218,15 @@ impl Keeper {
             };
             if let Err(reason) = renewal {
                 tracing::warn!("the lock {} was lost: {reason}", self.requests.display());
-                self.tell.send_replace(State::Lost(reason));
+                self.tell.send_replace(LockState::Lost(reason));
                 return;
             }
-            self.tell.send_replace(State::Held(self.until));
+            self.tell.send_replace(LockState::Held(self.until));
             if let Some(answer) = owed.take() {
                 let _ = answer.send(self.look(next.saturating_duration_since(nodecfg_clock::instant())).await);
             }
         }
-        self.tell.send_replace(State::Lost("it was given up".to_owned()));
+        self.tell.send_replace(LockState::Lost("it was given up".to_owned()));
         match self.release().await {
             Ok(()) => {}
             // Every run to come would find the lock held, and a long one would lose it on the way.

@@ -15,7 +15,7 @@ use super::render::{Layers, render};
 use super::{Desired, LabelSelector, Pool, PoolTarget, read};
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
-use kubelet_config::finding::{Finding, Gate, Place, Severity, any_error};
+use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
 use kubelet_config::verdict::Verdict;
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
@@ -64,7 +64,7 @@ pub struct Draft {
 
 /// Reads as much of a snapshot as can be read.
 #[must_use]
-pub fn draft(snapshot: &Snapshot, gate: Gate) -> Draft {
+pub fn draft(snapshot: &Snapshot, gate: Strictness) -> Draft {
     let (desired, claims, Built { findings, .. }) = read_all(snapshot, &Checks { gate, kubelets: Kubelets::OfNodes });
     let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
     Draft { desired, claims, errors }

@@ -9,7 +9,7 @@ use super::kubelet_file;
 use kubelet_config::Minor;
 use kubelet_config::advice;
 use kubelet_config::document::{Document, Parsed, Unread};
-use kubelet_config::finding::{Finding, Gate, Place, merged, sort};
+use kubelet_config::finding::{Finding, Place, Strictness, merged, sort};
 use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::secrets;
 use kubelet_config::verdict::{Stage, Verdict, assess, dropped_fields, findings};
@@ -22,7 +22,7 @@ const RESTATED: [&str; 6] =
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checks {
     /// How strict nodecfg is beyond the kubelet.
-    pub gate: Gate,
+    pub gate: Strictness,
     /// For which kubelets verdicts are wanted.
     pub kubelets: Kubelets,
 }
@@ -63,7 +63,7 @@ pub struct Checked {
 
 /// Checks the text of a KubeletConfiguration on its own.
 #[must_use]
-pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Gate) -> Checked {
+pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Strictness) -> Checked {
     let Parsed { document, findings: mut found, unread } = Document::parse(name, text);
     let Some(document) = document else {
         let verdicts = if unread == Some(Unread::Malformed) { not_loaded(minors) } else { Vec::new() };
@@ -183,7 +183,7 @@ mod tests {
 
     const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-    fn check(text: &str, minors: &[u32], gate: Gate) -> Checked {
+    fn check(text: &str, minors: &[u32], gate: Strictness) -> Checked {
         let minors: Vec<Minor> = minors.iter().copied().map(Minor).collect();
         check_file("kubelet.yaml", text, &minors, gate)
     }
@@ -195,28 +195,28 @@ mod tests {
     #[test]
     fn both_answers_are_kept_apart() {
         let text = format!("{HEADER}maxPod: 5\nmaxPods: -5\n");
-        let checked = check(&text, &[21, 36], Gate::Strict);
+        let checked = check(&text, &[21, 36], Strictness::Strict);
         assert!(checked.verdicts.iter().all(|verdict| verdict.stage == Stage::Validate));
         assert_eq!(said(&checked), [(Severity::Error, "unknown-field", 0), (Severity::Error, "max-pods", 2)]);
-        let lenient = check(&text, &[21], Gate::Lenient);
+        let lenient = check(&text, &[21], Strictness::Lenient);
         assert_eq!(said(&lenient), [(Severity::Warning, "unknown-field", 0), (Severity::Error, "max-pods", 1)]);
     }
 
     #[test]
     fn a_text_that_is_no_document_is_not_loaded_unless_the_bound_is_ours() {
-        let malformed = check("a: [", &[36], Gate::Strict);
+        let malformed = check("a: [", &[36], Strictness::Strict);
         assert!(malformed.verdicts.iter().all(|verdict| verdict.stage == Stage::Load && !verdict.accepted()));
         assert_eq!((malformed.verdicts.len(), malformed.findings.len()), (1, 1));
-        let large = check(&" ".repeat(2 << 20), &[36], Gate::Strict);
+        let large = check(&" ".repeat(2 << 20), &[36], Strictness::Strict);
         assert!(large.verdicts.is_empty() && !large.findings.is_empty());
     }
 
     #[test]
     fn a_field_that_a_version_lacks_is_an_error_until_the_gate_is_lenient() {
         let text = format!("{HEADER}podLogsDir: /a\n");
-        assert_eq!(said(&check(&text, &[36], Gate::Strict)), []);
-        assert_eq!(said(&check(&text, &[21, 36], Gate::Strict)), [(Severity::Error, "field-not-in-version", 1)]);
-        assert_eq!(said(&check(&text, &[21], Gate::Lenient)), [(Severity::Warning, "field-not-in-version", 1)]);
+        assert_eq!(said(&check(&text, &[36], Strictness::Strict)), []);
+        assert_eq!(said(&check(&text, &[21, 36], Strictness::Strict)), [(Severity::Error, "field-not-in-version", 1)]);
+        assert_eq!(said(&check(&text, &[21], Strictness::Lenient)), [(Severity::Warning, "field-not-in-version", 1)]);
     }
 
     #[test]

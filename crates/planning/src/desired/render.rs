@@ -13,7 +13,7 @@ use kubelet_config::Minor;
 use kubelet_config::document::{
     Document, Node, PatchKind, Syntax, apply_json_patch, kind_of_patch, lay_over, without_nulls,
 };
-use kubelet_config::finding::{Finding, Gate, Place};
+use kubelet_config::finding::{Finding, Place, Strictness};
 use kubelet_config::verdict::Verdict;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, PoolName};
@@ -69,7 +69,7 @@ pub(super) fn render(
     pool: &PoolName,
     path: String,
     minors: &[Minor],
-    gate: Gate,
+    gate: Strictness,
     findings: &mut Vec<Finding>,
 ) -> Option<(Rendered, Vec<Verdict>)> {
     let mut problems = Vec::new();

@@ -3,7 +3,7 @@
 
 use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::desired::Pool;
-use crate::judge::{Patience, Target, Verdict, Waiting, judge};
+use crate::judge::{Convergence, Patience, Target, Waiting, judge};
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::{Node, NodeHalf, Pause, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource};
@@ -39,14 +39,14 @@ pub enum Holder {
 
 /// Whether a pool is held as it is.
 #[derive(Debug, Clone, Copy)]
-pub struct Held<'a> {
+pub struct PoolPause<'a> {
     /// Its policy says so.
     pub by_policy: bool,
     /// Somebody has ordered it, and this plan does not set it aside.
     pub by_order: Option<&'a Pause>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> PoolPause<'a> {
     /// Whether a pool is held, by what its policy says, if there is one, and by this order.
     #[must_use]
     pub fn of(pool: Option<&Pool>, by_order: Option<&'a Pause>) -> Self {
@@ -70,7 +70,7 @@ pub struct Rules<'a> {
     /// What the pool's nodes shall run.
     pub target: &'a Target,
     /// Whether the pool is held as it is, and by whose order.
-    pub held: Held<'a>,
+    pub held: PoolPause<'a>,
     /// Whether nodes may be taken over from ConfigMaps that this fleet does not manage.
     pub take_over: bool,
 }
@@ -93,7 +93,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
     }
     let assigned = rules.target.is_named_by(node.source.as_ref());
     let verdict = judge(rules.target, node, Patience::STATE_ONLY);
-    if assigned && verdict == Verdict::Converged {
+    if assigned && verdict == Convergence::Converged {
         return leave(Why::Converged);
     }
     if let Some(why) = unreached(node) {
@@ -102,9 +102,11 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
     if assigned {
         return match verdict {
             _ if rules.held.is_held() => leave(rules.held.why()),
-            Verdict::Converged => leave(Why::Converged),
-            Verdict::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), error: None }, ready),
-            Verdict::Failed(failure) => step(Action::Await { waiting: None, error: Some(failure.to_string()) }, ready),
+            Convergence::Converged => leave(Why::Converged),
+            Convergence::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), error: None }, ready),
+            Convergence::Failed(failure) => {
+                step(Action::Await { waiting: None, error: Some(failure.to_string()) }, ready)
+            }
         };
     }
     if let Some(source) = &node.source {
@@ -155,7 +157,7 @@ pub fn is_available(node: &Node) -> bool {
     node.ready == Readiness::Ready
         && !node.deleting
         && (!node.follows_config_source()
-            || matches!(present_state(node), Verdict::Converged | Verdict::Waiting(Waiting::Syncing { .. })))
+            || matches!(present_state(node), Convergence::Converged | Convergence::Waiting(Waiting::Syncing { .. })))
 }
 
 /// Whether a node is broken by what it runs, so that another configuration may mend it and cannot make it worse: it is not
@@ -167,17 +169,17 @@ pub(super) fn is_broken(node: &Node) -> bool {
 
 /// Whether a node refuses what it points at.
 pub(super) fn refuses(node: &Node) -> bool {
-    matches!(present_state(node), Verdict::Failed(_))
+    matches!(present_state(node), Convergence::Failed(_))
 }
 
 /// How far a node is on its way to what it points at.
 #[must_use]
-pub fn present_state(node: &Node) -> Verdict {
+pub fn present_state(node: &Node) -> Convergence {
     let present = node.source.clone().map_or(Target::Local, Target::Source);
     judge(&present, node, Patience::STATE_ONLY)
 }
 
 /// Whether the node runs what it points at: content is only adopted from a node that proves that it runs it.
 fn runs(node: &Node, source: &ConfigSource) -> bool {
-    node.source.as_ref() == Some(source) && present_state(node) == Verdict::Converged
+    node.source.as_ref() == Some(source) && present_state(node) == Convergence::Converged
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::desired::{Canary, Desired, LabelSelector, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy};
 use crate::plan::{Options, Scope};
 use kubelet_config::document::Document;
-use kubelet_config::finding::{Gate, Place};
+use kubelet_config::finding::{Place, Strictness};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
@@ -31,7 +31,7 @@ pub fn options() -> Options {
         namespace: namespace(),
         take_over: false,
         allow_empty: false,
-        gate: Gate::Strict,
+        gate: Strictness::Strict,
         despite_pause: BTreeSet::new(),
         scope: Scope::Everything,
     }

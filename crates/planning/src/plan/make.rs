@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::Shelf;
-use super::decide::{Decision, Held, Rules, decide, is_available, refuses};
+use super::decide::{Decision, PoolPause, Rules, decide, is_available, refuses};
 use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
@@ -14,7 +14,7 @@ use super::verdicts;
 use super::waves::Sorter;
 use super::{Action, ConfigMapPlan, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
 use crate::desired::{Desired, Pool, PoolTarget, told_once};
-use kubelet_config::finding::Gate;
+use kubelet_config::finding::Strictness;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
@@ -29,7 +29,7 @@ pub struct Options {
     /// Accept a repository without pools, and pools that lost all their nodes.
     pub allow_empty: bool,
     /// How strict to be beyond what the kubelets refuse.
-    pub gate: Gate,
+    pub gate: Strictness,
     /// Pools that are changed though somebody has paused them from a command line. What their policy says stays.
     pub despite_pause: BTreeSet<PoolName>,
     /// Which nodes may be touched.
@@ -133,9 +133,9 @@ pub fn redecide(
 }
 
 /// Whether a pool is held as it is, and by whose order.
-fn held<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> Held<'a> {
+fn held<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> PoolPause<'a> {
     let order = observed.orders.pauses.get(&pool.name).filter(|_| !options.despite_pause.contains(&pool.name));
-    Held::of(Some(pool), order)
+    PoolPause::of(Some(pool), order)
 }
 
 /// A node that the plan was not asked for. It counts against the budget like any other.

@@ -50,7 +50,7 @@ mod tests;
 mod verdicts_tests;
 
 pub use check::{Violation, check};
-pub use decide::{Decision, Held, Holder, Standing, is_adopted, is_available, present_state, unreached};
+pub use decide::{Decision, Holder, PoolPause, Standing, is_adopted, is_available, present_state, unreached};
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
 pub use make::{Options, make, redecide};
 pub use membership::{Membership, belongs, membership};

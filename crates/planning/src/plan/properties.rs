@@ -18,7 +18,7 @@ use nodecfg_contract::observed::{Node, Observed, Readiness};
 
 /// What a node may be found doing.
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum NodeSituation {
     Local,
     OnTarget,
     OnOld,
@@ -30,37 +30,37 @@ enum State {
     Deleting,
 }
 
-fn states() -> impl Strategy<Value = (State, bool, u8)> {
+fn states() -> impl Strategy<Value = (NodeSituation, bool, u8)> {
     let state = prop_oneof![
-        4 => Just(State::Local),
-        4 => Just(State::OnTarget),
-        4 => Just(State::OnOld),
-        1 => Just(State::AssignedTarget),
-        1 => Just(State::RefusesTarget),
-        1 => Just(State::RefusesOld),
-        1 => Just(State::Foreign),
-        1 => Just(State::TooNew),
-        1 => Just(State::Deleting),
+        4 => Just(NodeSituation::Local),
+        4 => Just(NodeSituation::OnTarget),
+        4 => Just(NodeSituation::OnOld),
+        1 => Just(NodeSituation::AssignedTarget),
+        1 => Just(NodeSituation::RefusesTarget),
+        1 => Just(NodeSituation::RefusesOld),
+        1 => Just(NodeSituation::Foreign),
+        1 => Just(NodeSituation::TooNew),
+        1 => Just(NodeSituation::Deleting),
     ];
     (state, prop::bool::weighted(0.8), 0..3_u8)
 }
 
-fn build(index: usize, (state, ready, pool): (State, bool, u8)) -> Node {
+fn build(index: usize, (state, ready, pool): (NodeSituation, bool, u8)) -> Node {
     let pool = ["a", "b", "none"][usize::from(pool)];
     let new = rendered(pool, 64).source(&namespace());
     let old = rendered(pool, 110).source(&namespace());
     let mut node = node(&format!("n{index:03}"), pool);
     node.ready = if ready { Readiness::Ready } else { Readiness::NotReady };
     match state {
-        State::Local => node,
-        State::OnTarget => on(node, &new),
-        State::OnOld => on(node, &old),
-        State::AssignedTarget => Node { source: Some(new), ..on(node, &old) },
-        State::RefusesTarget => refusing(node, &new, error_text::VALIDATE),
-        State::RefusesOld => refusing(node, &old, error_text::LOAD),
-        State::Foreign => on(node, &source("somebody-elses")),
-        State::TooNew => of_version(node, "v1.30.0"),
-        State::Deleting => Node { deleting: true, ..node },
+        NodeSituation::Local => node,
+        NodeSituation::OnTarget => on(node, &new),
+        NodeSituation::OnOld => on(node, &old),
+        NodeSituation::AssignedTarget => Node { source: Some(new), ..on(node, &old) },
+        NodeSituation::RefusesTarget => refusing(node, &new, error_text::VALIDATE),
+        NodeSituation::RefusesOld => refusing(node, &old, error_text::LOAD),
+        NodeSituation::Foreign => on(node, &source("somebody-elses")),
+        NodeSituation::TooNew => of_version(node, "v1.30.0"),
+        NodeSituation::Deleting => Node { deleting: true, ..node },
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{PoolPlan, Problem, Why, addresses};
 use crate::desired::{Checked, Pool, PoolTarget, Rendered, check_document, told_once};
 use kubelet_config::Minor;
-use kubelet_config::finding::{Finding, Gate, Severity};
+use kubelet_config::finding::{Finding, Severity, Strictness};
 use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::verdict::assess;
 use nodecfg_contract::names::NodeName;
@@ -28,7 +28,7 @@ pub(super) fn pool(
     nodes: &[&NodeName],
     observed: &Observed,
     plan: &PoolPlan,
-    gate: Gate,
+    gate: Strictness,
 ) -> (Vec<Finding>, Option<Problem>) {
     let PoolTarget::Config(rendered) = &pool.target else { return (Vec::new(), None) };
     let mut by_minor: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();

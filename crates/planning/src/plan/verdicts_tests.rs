@@ -7,7 +7,7 @@ use super::{Action, Decision, Plan, Problem, Why, make, redecide};
 use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
-use kubelet_config::finding::{Gate, Severity};
+use kubelet_config::finding::{Severity, Strictness};
 use nodecfg_contract::observed::{Node, Observed};
 
 /// A pool of one node a time, with this beside the header of its configuration.
@@ -58,7 +58,7 @@ fn only_the_versions_that_would_get_it_count() {
     assert_eq!(findings.iter().map(|f| f.kubelets.len()).collect::<Vec<_>>(), [1, 2]);
 
     // With a lenient gate it is only told: the kubelets themselves go on.
-    let lenient = super::Options { gate: Gate::Lenient, ..options() };
+    let lenient = super::Options { gate: Strictness::Lenient, ..options() };
     let plan = make(&desired([pool]), &two, &lenient).expect("lenient");
     assert_eq!(said(&plan), [(Severity::Warning, "field-not-in-version"); 2]);
 

@@ -24,7 +24,7 @@ const NODES: &str = "/api/v1/nodes";
 const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     version: u64,
     /// Versions up to this one are forgotten.
     compacted: u64,
@@ -44,7 +44,7 @@ struct State {
 /// A server. Cloning it shares it.
 #[derive(Clone)]
 struct Server {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     changes: watch::Sender<u64>,
 }
 
@@ -78,7 +78,7 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-impl State {
+impl ServerState {
     fn put(&mut self, path: &'static str, kind: &str, mut object: Value) {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
@@ -109,7 +109,7 @@ impl Server {
         )
     }
 
-    fn edit<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn edit<T>(&self, change: impl FnOnce(&mut ServerState) -> T) -> T {
         let result = change(&mut self.state.lock().unwrap());
         self.changes.send_modify(|changes| *changes += 1);
         result
@@ -156,7 +156,7 @@ impl Server {
     }
 
     /// Waits until the nodes are as wanted.
-    async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) {
+    async fn until(&self, what: &str, wanted: impl Fn(&ServerState) -> bool) {
         let mut changes = self.changes.subscribe();
         let waiting = async {
             while !wanted(&self.state.lock().unwrap()) {
@@ -303,7 +303,7 @@ async fn a_config_map_that_changes_or_goes_reaches_its_kubelets() {
         server.assign(node, "late");
     }
     let errors = |wanted: &'static str| {
-        move |state: &State| {
+        move |state: &ServerState| {
             state.objects[NODES].values().all(|node| {
                 node["status"]["config"]["error"].as_str().unwrap_or_default().starts_with(wanted)
                     && node["status"]["config"].get("error").is_some()

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::fit::length;
 use super::{LEAST_CHARS, render};
 use crate::review::{Base, Head, Review, Side, compare};
-use kubelet_config::finding::Gate;
+use kubelet_config::finding::Strictness;
 use nodecfg_contract::names::CommitId;
 use nodecfg_planning::desired::draft;
 use nodecfg_planning::snapshot::Snapshot;
@@ -26,7 +26,7 @@ fn snapshot(pools: &[(String, Vec<String>)]) -> Snapshot {
 }
 
 fn review(old: &Snapshot, new: &Snapshot, name: &str) -> Review {
-    let (was, becomes) = (draft(old, Gate::Strict), draft(new, Gate::Strict));
+    let (was, becomes) = (draft(old, Strictness::Strict), draft(new, Strictness::Strict));
     let commit = CommitId::new("0123456789".repeat(4)).unwrap();
     let from = Side::Revision { name: Some(name.to_owned()), commit: commit.clone(), signer: None };
     let to = Side::Revision { name: Some(name.chars().rev().collect()), commit, signer: None };
@@ -142,7 +142,7 @@ proptest! {
     #[test]
     fn it_is_never_longer_and_never_broken(old in pools(), new in pools(), name in nasty(), most in 2000_usize..40_000) {
         let (old, new) = (snapshot(&old), snapshot(&new));
-        prop_assume!(draft(&new, Gate::Strict).desired.is_some());
+        prop_assume!(draft(&new, Strictness::Strict).desired.is_some());
         let review = review(&old, &new, &name);
         let whole = render(&review, None);
         is_sound(&whole);

@@ -6,7 +6,7 @@ use super::{Event, Malformed, Mark, Properties, ScalarStyle, Spanned};
 
 /// What is read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ParserState {
     FirstDocument,
     NextDocument,
     DocumentContent,
@@ -39,8 +39,8 @@ enum State {
 /// The events of a text.
 pub(in crate::document) struct Events<'a> {
     scanner: Scanner<'a>,
-    state: State,
-    states: Vec<State>,
+    state: ParserState,
+    states: Vec<ParserState>,
     handles: Handles,
     /// Where the lists and maps that are open began.
     open: Vec<Mark>,
@@ -54,7 +54,7 @@ impl<'a> Events<'a> {
     pub(in crate::document) fn new(text: &'a str) -> Self {
         Self {
             scanner: Scanner::new(text),
-            state: State::FirstDocument,
+            state: ParserState::FirstDocument,
             states: Vec::new(),
             handles: Handles::none(),
             open: Vec::new(),
@@ -86,30 +86,30 @@ impl<'a> Events<'a> {
 
     fn read(&mut self) -> Read {
         match self.state {
-            State::FirstDocument => self.document_start(true),
-            State::NextDocument => self.document_start(false),
-            State::DocumentContent => self.document_content(),
-            State::DocumentEnd => self.document_end(),
-            State::BlockNode => self.node(true, false),
-            State::BlockSequence { first } => self.block_sequence(first),
-            State::IndentlessSequence => self.indentless_sequence(),
-            State::BlockKey { first } => self.block_key(first),
-            State::BlockValue => self.block_value(),
-            State::FlowSequence { first } => self.flow_sequence(first),
-            State::PairKey => self.pair_key(),
-            State::PairValue => self.pair_value(),
-            State::PairEnd => {
+            ParserState::FirstDocument => self.document_start(true),
+            ParserState::NextDocument => self.document_start(false),
+            ParserState::DocumentContent => self.document_content(),
+            ParserState::DocumentEnd => self.document_end(),
+            ParserState::BlockNode => self.node(true, false),
+            ParserState::BlockSequence { first } => self.block_sequence(first),
+            ParserState::IndentlessSequence => self.indentless_sequence(),
+            ParserState::BlockKey { first } => self.block_key(first),
+            ParserState::BlockValue => self.block_value(),
+            ParserState::FlowSequence { first } => self.flow_sequence(first),
+            ParserState::PairKey => self.pair_key(),
+            ParserState::PairValue => self.pair_value(),
+            ParserState::PairEnd => {
                 let (_, start, _) = self.scanner.peek()?;
-                self.state = State::FlowSequence { first: false };
+                self.state = ParserState::FlowSequence { first: false };
                 Ok(Spanned { event: Event::MappingEnd, start, end: start })
             }
-            State::FlowKey { first } => self.flow_key(first),
-            State::FlowValue => self.flow_value(),
-            State::FlowNoValue => {
+            ParserState::FlowKey { first } => self.flow_key(first),
+            ParserState::FlowValue => self.flow_value(),
+            ParserState::FlowNoValue => {
                 let (_, start, _) = self.scanner.peek()?;
-                Ok(self.nothing(State::FlowKey { first: false }, start))
+                Ok(self.nothing(ParserState::FlowKey { first: false }, start))
             }
-            State::End => {
+            ParserState::End => {
                 let mark = self.scanner.cursor.mark;
                 Ok(Spanned { event: Event::StreamEnd, start: mark, end: mark })
             }
@@ -118,11 +118,11 @@ impl<'a> Events<'a> {
 
     /// Goes back to what a value is part of.
     fn pop(&mut self) {
-        self.state = self.states.pop().unwrap_or(State::End);
+        self.state = self.states.pop().unwrap_or(ParserState::End);
     }
 
     /// An empty plain scalar for a value that is left out.
-    fn nothing(&mut self, state: State, mark: Mark) -> Spanned {
+    fn nothing(&mut self, state: ParserState, mark: Mark) -> Spanned {
         self.state = state;
         Self::empty(Properties::default(), mark, mark)
     }
@@ -144,13 +144,13 @@ impl<'a> Events<'a> {
             (kind, start, end) = self.scanner.peek()?;
         }
         if kind == Kind::StreamEnd {
-            self.state = State::End;
+            self.state = ParserState::End;
             return Ok(Spanned { event: Event::StreamEnd, start, end });
         }
         let explicit = !first || matches!(kind, Kind::VersionDirective | Kind::TagDirective | Kind::DocumentStart);
         self.directives()?;
-        self.states.push(State::DocumentEnd);
-        self.state = State::BlockNode;
+        self.states.push(ParserState::DocumentEnd);
+        self.state = ParserState::BlockNode;
         if explicit {
             let (kind, mark, after) = self.scanner.peek()?;
             if kind != Kind::DocumentStart {
@@ -158,7 +158,7 @@ impl<'a> Events<'a> {
             }
             self.scanner.take()?;
             end = after;
-            self.state = State::DocumentContent;
+            self.state = ParserState::DocumentContent;
         }
         Ok(Spanned { event: Event::DocumentStart, start, end })
     }
@@ -209,7 +209,7 @@ impl<'a> Events<'a> {
             end = start;
         }
         self.handles.clear();
-        self.state = State::NextDocument;
+        self.state = ParserState::NextDocument;
         Ok(Spanned { event: Event::DocumentEnd, start, end })
     }
 
@@ -248,7 +248,7 @@ impl<'a> Events<'a> {
         }
         let event = match kind {
             Kind::BlockEntry if indentless => {
-                self.state = State::IndentlessSequence;
+                self.state = ParserState::IndentlessSequence;
                 Event::SequenceStart(properties)
             }
             Kind::Scalar(style) => {
@@ -257,19 +257,19 @@ impl<'a> Events<'a> {
                 Event::Scalar { text: token.text, style, properties }
             }
             Kind::FlowSequenceStart => {
-                self.state = State::FlowSequence { first: true };
+                self.state = ParserState::FlowSequence { first: true };
                 Event::SequenceStart(properties)
             }
             Kind::FlowMappingStart => {
-                self.state = State::FlowKey { first: true };
+                self.state = ParserState::FlowKey { first: true };
                 Event::MappingStart(properties)
             }
             Kind::BlockSequenceStart if block => {
-                self.state = State::BlockSequence { first: true };
+                self.state = ParserState::BlockSequence { first: true };
                 Event::SequenceStart(properties)
             }
             Kind::BlockMappingStart if block => {
-                self.state = State::BlockKey { first: true };
+                self.state = ParserState::BlockKey { first: true };
                 Event::MappingStart(properties)
             }
             _ if !bare => {
@@ -288,7 +288,7 @@ impl<'a> Events<'a> {
         match self.scanner.peek()? {
             (Kind::BlockEntry, _, mark) => {
                 self.scanner.take()?;
-                let again = State::BlockSequence { first: false };
+                let again = ParserState::BlockSequence { first: false };
                 if matches!(self.scanner.peek()?.0, Kind::BlockEntry | Kind::BlockEnd) {
                     return Ok(self.nothing(again, mark));
                 }
@@ -306,9 +306,9 @@ impl<'a> Events<'a> {
             (Kind::BlockEntry, _, mark) => {
                 self.scanner.take()?;
                 if matches!(self.scanner.peek()?.0, Kind::BlockEntry | Kind::Key | Kind::Value | Kind::BlockEnd) {
-                    return Ok(self.nothing(State::IndentlessSequence, mark));
+                    return Ok(self.nothing(ParserState::IndentlessSequence, mark));
                 }
-                self.states.push(State::IndentlessSequence);
+                self.states.push(ParserState::IndentlessSequence);
                 self.node(true, false)
             }
             (_, start, _) => {
@@ -326,9 +326,9 @@ impl<'a> Events<'a> {
             (Kind::Key, _, mark) => {
                 self.scanner.take()?;
                 if matches!(self.scanner.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd) {
-                    return Ok(self.nothing(State::BlockValue, mark));
+                    return Ok(self.nothing(ParserState::BlockValue, mark));
                 }
-                self.states.push(State::BlockValue);
+                self.states.push(ParserState::BlockValue);
                 self.node(true, true)
             }
             (Kind::BlockEnd, ..) => self.end_of(Event::MappingEnd),
@@ -337,7 +337,7 @@ impl<'a> Events<'a> {
     }
 
     fn block_value(&mut self) -> Read {
-        let next = State::BlockKey { first: false };
+        let next = ParserState::BlockKey { first: false };
         match self.scanner.peek()? {
             (Kind::Value, _, mark) => {
                 self.scanner.take()?;
@@ -365,12 +365,12 @@ impl<'a> Events<'a> {
                 (kind, start, end) = self.scanner.peek()?;
             }
             if kind == Kind::Key {
-                self.state = State::PairKey;
+                self.state = ParserState::PairKey;
                 self.scanner.take()?;
                 return Ok(Spanned { event: Event::MappingStart(Properties::default()), start, end });
             }
             if kind != Kind::FlowSequenceEnd {
-                self.states.push(State::FlowSequence { first: false });
+                self.states.push(ParserState::FlowSequence { first: false });
                 return self.node(false, false);
             }
         }
@@ -382,9 +382,9 @@ impl<'a> Events<'a> {
         if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd) {
             // Takes the comma or bracket too, as libyaml does: what follows then reads as the value.
             self.scanner.take()?;
-            return Ok(self.nothing(State::PairValue, end));
+            return Ok(self.nothing(ParserState::PairValue, end));
         }
-        self.states.push(State::PairValue);
+        self.states.push(ParserState::PairValue);
         self.node(false, false)
     }
 
@@ -393,11 +393,11 @@ impl<'a> Events<'a> {
         if kind == Kind::Value {
             self.scanner.take()?;
             if !matches!(self.scanner.peek()?.0, Kind::FlowEntry | Kind::FlowSequenceEnd) {
-                self.states.push(State::PairEnd);
+                self.states.push(ParserState::PairEnd);
                 return self.node(false, false);
             }
         }
-        Ok(self.nothing(State::PairEnd, start))
+        Ok(self.nothing(ParserState::PairEnd, start))
     }
 
     fn flow_key(&mut self, first: bool) -> Read {
@@ -417,13 +417,13 @@ impl<'a> Events<'a> {
                 self.scanner.take()?;
                 let (kind, start, _) = self.scanner.peek()?;
                 if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowMappingEnd) {
-                    return Ok(self.nothing(State::FlowValue, start));
+                    return Ok(self.nothing(ParserState::FlowValue, start));
                 }
-                self.states.push(State::FlowValue);
+                self.states.push(ParserState::FlowValue);
                 return self.node(false, false);
             }
             if kind != Kind::FlowMappingEnd {
-                self.states.push(State::FlowNoValue);
+                self.states.push(ParserState::FlowNoValue);
                 return self.node(false, false);
             }
         }
@@ -432,7 +432,7 @@ impl<'a> Events<'a> {
 
     fn flow_value(&mut self) -> Read {
         let (kind, mut start, _) = self.scanner.peek()?;
-        let next = State::FlowKey { first: false };
+        let next = ParserState::FlowKey { first: false };
         if kind == Kind::Value {
             self.scanner.take()?;
             let (kind, after, _) = self.scanner.peek()?;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Action, Plan, PoolPlan, Step};
 use crate::desired::RolloutPolicy;
 use kubelet_config::duration;
-use kubelet_config::finding::Gate;
+use kubelet_config::finding::Strictness;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::Pause;
@@ -195,8 +195,8 @@ pub struct Circumstances {
 impl Circumstances {
     /// How strict the plan was made.
     #[must_use]
-    pub fn gate(&self) -> Gate {
-        if self.options.lenient { Gate::Lenient } else { Gate::Strict }
+    pub fn gate(&self) -> Strictness {
+        if self.options.lenient { Strictness::Lenient } else { Strictness::Strict }
     }
 }
 

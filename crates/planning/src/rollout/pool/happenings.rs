@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::roster::{Group, Phase, Rollback, Tracked};
 use super::{PoolRun, elapsed, later};
-use crate::judge::{Failure, Patience, Target, Verdict, Waiting, judge};
+use crate::judge::{Convergence, Failure, Patience, Target, Waiting, judge};
 use crate::plan::{Action, Decision, LeftAlone, Step, Why, is_available};
 use crate::rollout::StopReason;
 use crate::rollout::progress::{Gate, Progress};
@@ -210,16 +210,16 @@ impl PoolRun {
         let waited = elapsed(since, context.now);
         let patience = Patience { was_ready: tracked.was_ready, waited, timeout: Some(self.timeout) };
         match judge(&self.target, seen, patience) {
-            Verdict::Converged => {
+            Convergence::Converged => {
                 let seconds = waited.as_secs_f64();
                 self.nodes.set(number, Phase::Converged { seconds });
                 self.tell_of(number, context, |pool, node| Progress::Converged { pool, node, seconds });
             }
             // An event from before the assignment.
-            Verdict::Waiting(Waiting::NotAssigned) if self.mode.assign => {}
-            Verdict::Waiting(waiting) if waiting != tracked.waiting => self.waits(number, waiting, context),
-            Verdict::Waiting(_) => {}
-            Verdict::Failed(failure) => self.fail(number, failure, waited, context),
+            Convergence::Waiting(Waiting::NotAssigned) if self.mode.assign => {}
+            Convergence::Waiting(waiting) if waiting != tracked.waiting => self.waits(number, waiting, context),
+            Convergence::Waiting(_) => {}
+            Convergence::Failed(failure) => self.fail(number, failure, waited, context),
         }
     }
 
@@ -234,11 +234,11 @@ impl PoolRun {
         let soaking = tracked.group == Group::Canary && self.gate != Gate::Open;
         let patience = Patience { was_ready: soaking && tracked.was_ready, waited: Duration::ZERO, timeout: None };
         match judge(&self.target, seen, patience) {
-            Verdict::Failed(failure) => self.fail(number, failure, Duration::ZERO, context),
-            Verdict::Waiting(waiting) if soaking && tracked.relapses >= RELAPSES => {
+            Convergence::Failed(failure) => self.fail(number, failure, Duration::ZERO, context),
+            Convergence::Waiting(waiting) if soaking && tracked.relapses >= RELAPSES => {
                 self.fail(number, Failure::TimedOut { waiting }, Duration::ZERO, context);
             }
-            Verdict::Waiting(waiting) if soaking => {
+            Convergence::Waiting(waiting) if soaking => {
                 self.nodes.update(number, |node| node.relapses += 1);
                 self.gate = Gate::Canaries;
                 self.watch(number, context);
@@ -334,7 +334,7 @@ impl PoolRun {
             return;
         }
         let verdict = judge(&from, seen, Patience { was_ready, waited: Duration::ZERO, timeout: None });
-        self.nodes.update(number, |node| node.seen_back = verdict == Verdict::Converged);
+        self.nodes.update(number, |node| node.seen_back = verdict == Convergence::Converged);
         if !left_target {
             return;
         }
@@ -342,9 +342,9 @@ impl PoolRun {
             self.pointed_back(number, context);
         }
         match verdict {
-            Verdict::Converged => self.returned(number, context),
-            Verdict::Waiting(waiting) => self.nodes.update(number, |node| node.waiting = waiting),
-            Verdict::Failed(failure) => self.came_not_back(number, failure, context),
+            Convergence::Converged => self.returned(number, context),
+            Convergence::Waiting(waiting) => self.nodes.update(number, |node| node.waiting = waiting),
+            Convergence::Failed(failure) => self.came_not_back(number, failure, context),
         }
     }
 
