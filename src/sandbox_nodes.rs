@@ -11,7 +11,7 @@ use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::desired::{Desired, LabelSelector};
-use nodecfg_sandbox::api::Character;
+use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
 
 /// The last kubelet with Dynamic Kubelet Configuration.
@@ -22,18 +22,18 @@ const ATTEMPTS: usize = 20_000;
 /// The API server that fits the kubelets which a repository declares: that of Dynamic Kubelet Configuration when they all
 /// have it. `None` when it declares none.
 #[must_use]
-pub fn character_for(desired: &Desired) -> Option<Character> {
+pub fn character_for(desired: &Desired) -> Option<ServerProfile> {
     let mut declared = desired.pools.values().flat_map(|pool| &pool.kubelets).peekable();
     declared.peek()?;
-    Some(if declared.all(|minor| *minor <= LAST_DYNAMIC) { Character::V1_21 } else { Character::V1_36 })
+    Some(if declared.all(|minor| *minor <= LAST_DYNAMIC) { ServerProfile::V1_21 } else { ServerProfile::V1_36 })
 }
 
 /// The kubelet of a pool's nodes: the newest that it declares and that has a place beside such an API server, else one of the
 /// server's own version.
-fn kubelet_version(declared: &[Minor], character: Character) -> String {
+fn kubelet_version(declared: &[Minor], character: ServerProfile) -> String {
     let fits = |minor: &&Minor| match character {
-        Character::V1_21 => **minor <= LAST_DYNAMIC,
-        Character::V1_36 => **minor > LAST_DYNAMIC && **minor <= NEWEST,
+        ServerProfile::V1_21 => **minor <= LAST_DYNAMIC,
+        ServerProfile::V1_36 => **minor > LAST_DYNAMIC && **minor <= NEWEST,
     };
     let newest = declared.iter().filter(fits).max();
     newest.map_or_else(|| character.git_version().to_owned(), |minor| format!("v{minor}.0"))
@@ -41,7 +41,7 @@ fn kubelet_version(declared: &[Minor], character: Character) -> String {
 
 /// Makes `per_pool` nodes for each pool, and a note for each pool that no node can be made for.
 #[must_use]
-pub fn nodes_for(desired: &Desired, per_pool: usize, character: Character) -> (Vec<NodeSpec>, Vec<Finding>) {
+pub fn nodes_for(desired: &Desired, per_pool: usize, character: ServerProfile) -> (Vec<NodeSpec>, Vec<Finding>) {
     let (mut nodes, mut notes) = (Vec::new(), Vec::new());
     let candidates: Vec<Candidate<'_>> = desired
         .pools
@@ -316,7 +316,7 @@ mod tests {
         });
         let fleet = FleetName::new("f").unwrap();
         let desired = Desired { fleet, namespace: None, commit: None, pools: pools.collect() };
-        let (nodes, notes) = nodes_for(&desired, 10, Character::V1_21);
+        let (nodes, notes) = nodes_for(&desired, 10, ServerProfile::V1_21);
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         assert_eq!((names.len(), names[0], names[9], names[10]), (20, "cpu-01", "cpu-10", "gpu-01"));
         assert!(
@@ -336,11 +336,11 @@ mod tests {
         let of = |minors: &[u32], character| {
             kubelet_version(&minors.iter().map(|m| Minor(*m)).collect::<Vec<_>>(), character)
         };
-        assert_eq!(of(&[], Character::V1_21), "v1.21.14");
-        assert_eq!(of(&[], Character::V1_36), "v1.36.2");
-        assert_eq!(of(&[19, 23, 30], Character::V1_21), "v1.23.0");
-        assert_eq!(of(&[23, 30, 28], Character::V1_36), "v1.30.0");
-        assert_eq!(of(&[21], Character::V1_36), "v1.36.2");
+        assert_eq!(of(&[], ServerProfile::V1_21), "v1.21.14");
+        assert_eq!(of(&[], ServerProfile::V1_36), "v1.36.2");
+        assert_eq!(of(&[19, 23, 30], ServerProfile::V1_21), "v1.23.0");
+        assert_eq!(of(&[23, 30, 28], ServerProfile::V1_36), "v1.30.0");
+        assert_eq!(of(&[21], ServerProfile::V1_36), "v1.36.2");
     }
 
     #[test]

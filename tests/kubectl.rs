@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Once, mpsc};
 use std::time::Duration;
 
-use nodecfg_sandbox::api::{Api, ApiOptions, Character, User};
+use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::face::ServerFace;
 use nodecfg_sandbox::face::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::face::serve::{Options, Serving, serve};
@@ -20,7 +20,7 @@ const TOKEN: &str = "sandbox-token";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Sandbox {
-    character: Character,
+    character: ServerProfile,
     // Dropped in this order: the server lives on the runtime.
     _serving: Serving,
     _runtime: tokio::runtime::Runtime,
@@ -50,7 +50,7 @@ impl Run {
 }
 
 impl Sandbox {
-    fn start(character: Character) -> Self {
+    fn start(character: ServerProfile) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let wire = Wire::new();
         let serving = runtime.block_on(async {
@@ -172,7 +172,7 @@ fn on_both(test: impl Fn(&Sandbox)) {
         // Past the harness, which shows what a test prints only when it fails.
         return SKIPPED.call_once(|| drop(writeln!(std::io::stderr(), "skipped: no kubectl on the PATH")));
     }
-    for character in [Character::V1_21, Character::V1_36] {
+    for character in [ServerProfile::V1_21, ServerProfile::V1_36] {
         test(&Sandbox::start(character));
     }
 }
@@ -348,7 +348,7 @@ fn every_patch_type() {
         let source = r#"{"spec":{"configSource":{"configMap":{"name":"c","namespace":"kube-system","kubeletConfigKey":"kubelet"}}}}"#;
         sandbox.ok(&["patch", "node", "n1", "--type=merge", "-p", source]);
         let kept = sandbox.json(&["get", "node", "n1"])["spec"]["configSource"].is_object();
-        assert_eq!(kept, sandbox.character == Character::V1_21);
+        assert_eq!(kept, sandbox.character == ServerProfile::V1_21);
     });
 }
 
@@ -463,11 +463,11 @@ fn discovery_and_reference() {
         let versions = sandbox.ok(&["api-versions"]);
         assert!(versions.lines().any(|line| line == "v1") && versions.contains("coordination.k8s.io/v1"), "{versions}");
         let version = sandbox.json(&["version"]);
-        let minor = if sandbox.character == Character::V1_21 { "21" } else { "36" };
+        let minor = if sandbox.character == ServerProfile::V1_21 { "21" } else { "36" };
         assert_eq!(version["serverVersion"]["minor"], minor);
 
         let text = sandbox.ok(&["explain", "node.spec.configSource"]);
-        let said = if sandbox.character == Character::V1_21 { "--dynamic-config-dir" } else { "dropped on write" };
+        let said = if sandbox.character == ServerProfile::V1_21 { "--dynamic-config-dir" } else { "dropped on write" };
         assert!(text.contains(said) && text.contains("configMap"), "{text}");
         let text = sandbox.ok(&["explain", "nodes"]);
         assert!(text.contains("spec") && text.contains("A machine of the cluster"), "{text}");

@@ -11,14 +11,14 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use nodecfg_agent::api::AgentClient;
 use nodecfg_agent::api::AgentClientOptions;
-use nodecfg_agent::signals::Announcement;
+use nodecfg_agent::events::Announcement;
 use nodecfg_agent::state::Settings;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::nodeconfig::{self, NodeConfigStatus};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 use nodecfg_install::{Agent, DaemonSet, Host, Installation};
-use nodecfg_sandbox::api::{Api, ApiOptions, Character, Rule, User};
+use nodecfg_sandbox::api::{Api, ApiOptions, Rule, ServerProfile, User};
 use nodecfg_sandbox::face::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::face::serve::{Options, Serving, serve};
 use nodecfg_sandbox::face::wire::{ApiRequest, Wire};
@@ -171,7 +171,7 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     assert_eq!(granted.len(), 8, "{granted:?}");
     let user = User::with_rules("agent", rules.into_iter().chain(by_others).collect());
     let api = Api::new(ApiOptions {
-        character: Character::V1_36,
+        character: ServerProfile::V1_36,
         tokens: BTreeMap::from([(TOKEN.to_owned(), user)]),
         ..ApiOptions::default()
     });
@@ -278,7 +278,7 @@ struct Said {
 }
 
 impl Place {
-    async fn with(character: Character, rules: Vec<Rule>) -> Self {
+    async fn with(character: ServerProfile, rules: Vec<Rule>) -> Self {
         let options = EmbeddedOptions {
             character,
             speed: 100.0,
@@ -375,7 +375,7 @@ fn without_one(rules: &[Rule]) -> Vec<(String, String, Vec<Rule>)> {
     all
 }
 
-async fn nothing_can_be_left_out(character: Character, objects: Vec<Value>, steps: &[Step], rights: usize) {
+async fn nothing_can_be_left_out(character: ServerProfile, objects: Vec<Value>, steps: &[Step], rights: usize) {
     let rules = rules(objects);
     let place = Place::with(character, rules.clone()).await;
     for said in place.whole_life(steps).await {
@@ -404,49 +404,49 @@ async fn nothing_can_be_left_out(character: Character, objects: Vec<Value>, step
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_the_cron_job_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(Character::V1_21, nodecfg_install::reconciler_of_nodes(), CRON, 11).await;
+    nothing_can_be_left_out(ServerProfile::V1_21, nodecfg_install::reconciler_of_nodes(), CRON, 11).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_the_cron_job_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(Character::V1_36, nodecfg_install::reconciler(), CRON, 15).await;
+    nothing_can_be_left_out(ServerProfile::V1_36, nodecfg_install::reconciler(), CRON, 15).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn saved_plans_need_one_right_more_where_nodes_carry_assignments() {
     let objects = [nodecfg_install::reconciler_of_nodes(), nodecfg_install::saved_plans()].concat();
-    nothing_can_be_left_out(Character::V1_21, objects, SAVED_PLANS, 12).await;
+    nothing_can_be_left_out(ServerProfile::V1_21, objects, SAVED_PLANS, 12).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn saved_plans_need_one_right_more_where_node_configs_do() {
     let objects = [nodecfg_install::reconciler(), nodecfg_install::saved_plans()].concat();
-    nothing_can_be_left_out(Character::V1_36, objects, SAVED_PLANS, 16).await;
+    nothing_can_be_left_out(ServerProfile::V1_36, objects, SAVED_PLANS, 16).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_reader_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(Character::V1_21, nodecfg_install::reader_of_nodes(), READING, 6).await;
+    nothing_can_be_left_out(ServerProfile::V1_21, nodecfg_install::reader_of_nodes(), READING, 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_reader_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(Character::V1_36, nodecfg_install::reader(), READING, 8).await;
+    nothing_can_be_left_out(ServerProfile::V1_36, nodecfg_install::reader(), READING, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_pruner_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(Character::V1_21, nodecfg_install::pruner_of_nodes(), PRUNING, 6).await;
+    nothing_can_be_left_out(ServerProfile::V1_21, nodecfg_install::pruner_of_nodes(), PRUNING, 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_a_pruner_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(Character::V1_36, nodecfg_install::pruner(), PRUNING, 7).await;
+    nothing_can_be_left_out(ServerProfile::V1_36, nodecfg_install::pruner(), PRUNING, 7).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_right_of_who_captures_is_for_nothing() {
-    nothing_can_be_left_out(Character::V1_36, nodecfg_install::capture(), CAPTURING, 3).await;
+    nothing_can_be_left_out(ServerProfile::V1_36, nodecfg_install::capture(), CAPTURING, 3).await;
 }
 
 #[test]

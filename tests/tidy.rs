@@ -44,7 +44,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
         &[
             "crates/agent/src/content.rs",
             "crates/agent/src/machine",
-            "crates/agent/src/signals.rs",
+            "crates/agent/src/events.rs",
             "crates/agent/src/state.rs",
             "src/doctor",
             "src/status",

@@ -10,7 +10,8 @@ use kubelet_config::finding::Strictness;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{
-    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeHalf, Observed, Readiness,
+    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeSupport, Observed,
+    Readiness,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 use nodecfg_planning::desired::{Checks, Desired, PoolTarget, build};
@@ -185,7 +186,7 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
             uid: format!("00000000-0000-4000-8000-{index:012}"),
             labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool_name(pool))]),
             kubelet_version: KubeletVersion::parse("v1.21.14"),
-            half: NodeHalf::Follows,
+            half: NodeSupport::Follows,
             ready: if index % 50 == 49 { Readiness::NotReady } else { Readiness::Ready },
             ..Node::named(name.clone())
         };

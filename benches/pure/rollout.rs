@@ -8,7 +8,7 @@ use criterion::{BatchSize, Criterion, Throughput};
 use jiff::Timestamp;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed};
-use nodecfg_planning::judge::{Patience, Target, judge};
+use nodecfg_planning::judge::{Target, WaitContext, judge};
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 
@@ -66,7 +66,7 @@ pub fn rollout(criterion: &mut Criterion) {
         bencher.iter(|| {
             for (node, target) in &targets {
                 for seen in stories.get(*node).unwrap() {
-                    black_box(judge(target, seen, Patience::STATE_ONLY));
+                    black_box(judge(target, seen, WaitContext::STATE_ONLY));
                 }
             }
         });

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use nodecfg_agent::state::Settings;
-use nodecfg_sandbox::api::{Api, Character};
+use nodecfg_sandbox::api::{Api, ServerProfile};
 use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ async fn cluster(size: usize) {
     let empty = resident();
     let began = Instant::now();
     let options = EmbeddedOptions {
-        character: Character::V1_36,
+        character: ServerProfile::V1_36,
         images: 0,
         events: false,
         // A trial is over at once: what is measured is the way there.

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::cluster_args::parse_duration;
 use super::failure::CommandError;
-use super::foot::FootLine;
+use super::status_area::FootLine;
 use super::terminal::Terminal;
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
 use crate::repository::signature::Signers;

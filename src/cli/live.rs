@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::foot::Foot;
+use super::status_area::StatusArea;
 use crate::report::live::LiveProgress;
 use crate::report::progress::{Listener, is_notable, timed};
 use nodecfg_planning::plan::Plan;
@@ -21,7 +21,7 @@ const MOST_CONFIG_MAPS: usize = 12;
 /// The view of a rollout at the foot of the terminal.
 pub(super) struct Live {
     state: LiveProgress,
-    foot: Foot,
+    foot: StatusArea,
     start: Timestamp,
     colored: bool,
     /// Lines that scroll by, and have not been written yet.
@@ -34,7 +34,7 @@ pub(super) struct Live {
 
 impl Live {
     /// Draws at the foot from now on. `assigns`: the rollout assigns nodes; otherwise it only watches.
-    pub(super) fn new(plan: &Plan, assigns: bool, start: Timestamp, foot: Foot, colored: bool) -> Self {
+    pub(super) fn new(plan: &Plan, assigns: bool, start: Timestamp, foot: StatusArea, colored: bool) -> Self {
         let state = LiveProgress::new(plan, assigns, start);
         let over = state.pools() == 0;
         Self { state, foot, start, colored, above: String::new(), changed: true, drawn: None, over }

@@ -7,14 +7,14 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
-use super::foot::Foot;
+use super::status_area::StatusArea;
 use crate::telemetry::otlp::Export;
 use crate::telemetry::spans;
 
 /// Starts logging: warnings, with `-v` what nodecfg does, with `-vv` every request.
 /// NODECFG_LOG overrides, in the syntax of `tracing_subscriber::EnvFilter`. `foot` is drawn below the logs. Spans are no logs,
 /// and go to `export` if anywhere.
-pub(super) fn start(verbose: u8, colored: bool, foot: Foot, export: Option<&Export>) {
+pub(super) fn start(verbose: u8, colored: bool, foot: StatusArea, export: Option<&Export>) {
     let level = match verbose {
         0 => "warn",
         1 => "info",
@@ -37,7 +37,7 @@ pub(super) fn start(verbose: u8, colored: bool, foot: Foot, export: Option<&Expo
 }
 
 /// Standard error above what is drawn at the foot of the terminal.
-struct AboveFoot(Foot);
+struct AboveFoot(StatusArea);
 
 impl Write for AboveFoot {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

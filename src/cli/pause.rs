@@ -6,7 +6,7 @@ use super::order_args::{OrderArgs, Place, holder, parse_reason};
 use super::{CommandError, Exit, Terminal, run};
 use crate::report::orders::{self, PoolOrder, PoolOrders, PoolResult};
 use crate::report::{self, Format};
-use nodecfg_cluster::lease::{self, Desk};
+use nodecfg_cluster::lease::{self, LeaseSnapshot};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
@@ -82,7 +82,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
 pub(super) fn tell(
     order: &OrderArgs,
     place: Place,
-    desk: &Desk,
+    desk: &LeaseSnapshot,
     mut pools: Vec<PoolOrder>,
     format: Format,
     terminal: &mut Terminal,

@@ -107,7 +107,7 @@ pub(super) fn save(
 }
 
 /// A plan that was reviewed, and that a sync is to hold to.
-pub(super) struct Reviewed {
+pub(super) struct LoadedPlan {
     path: PathBuf,
     saved: SavedPlan,
 }
@@ -120,7 +120,7 @@ pub(super) struct Fixed {
     pub(super) binding: BindingArgs,
 }
 
-impl Reviewed {
+impl LoadedPlan {
     /// Reads the file.
     pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
         let fail = |error| CommandError::PlanFile { path: path.to_owned(), error };
@@ -170,11 +170,11 @@ impl Reviewed {
     }
 
     /// Makes sure, before anything is locked, that this is the cluster and the repository of the plan.
-    pub(super) async fn meet(self, reader: &ClusterReader, loaded: &Loaded) -> Result<Meeting, CommandError> {
+    pub(super) async fn meet(self, reader: &ClusterReader, loaded: &Loaded) -> Result<SavedPlanCheck, CommandError> {
         let cluster = identify(reader).await?;
         let desired = &loaded.desired;
         let apart = self.saved.surroundings(&cluster, &desired.fleet, desired.commit.as_ref());
-        let meeting = Meeting { reviewed: self, cluster, apart };
+        let meeting = SavedPlanCheck { reviewed: self, cluster, apart };
         // Of another cluster or fleet there is nothing more to be said.
         let foreign = meeting.apart.iter().any(|difference| matches!(difference.code, Code::Cluster | Code::Fleet));
         if foreign { Err(meeting.stale(meeting.apart.clone())) } else { Ok(meeting) }
@@ -182,14 +182,14 @@ impl Reviewed {
 }
 
 /// A reviewed plan in the cluster that it is for.
-pub(super) struct Meeting {
-    reviewed: Reviewed,
+pub(super) struct SavedPlanCheck {
+    reviewed: LoadedPlan,
     cluster: ClusterIdentity,
     /// What is known to have changed before anything is planned.
     apart: Vec<Difference>,
 }
 
-impl Meeting {
+impl SavedPlanCheck {
     /// When the plan is known to be stale: ends with all that has changed, having looked without a lock.
     pub(super) async fn in_time(
         &self,

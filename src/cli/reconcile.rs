@@ -7,13 +7,13 @@ use tracing::Instrument as _;
 
 use super::cluster_args::parse_duration;
 use super::observe::{Planned, plan, warn_of_plan};
-use super::plan_file::Meeting;
+use super::plan_file::SavedPlanCheck;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
-use super::run::{self, Audience, Purpose, Subject};
+use super::run::{self, Purpose, Reporter, Subject};
 use super::{CommandError, Exit, Terminal, diff};
 use crate::report::Format;
-use crate::report::progress::Scene;
+use crate::report::progress::RunHeader;
 use crate::review::{Side, of_plan};
 use crate::rollout::execute::{Rollout, Stop, check_permissions, execute};
 use crate::telemetry::spans;
@@ -68,10 +68,10 @@ pub(super) struct Reconciliation<'a> {
     pub(super) loaded: &'a Loaded,
     /// What was read, as a reader names it.
     pub(super) side: Side,
-    pub(super) scene: &'a Scene,
+    pub(super) scene: &'a RunHeader,
     pub(super) reader: &'a ClusterReader,
     /// The plan that was reviewed, if one was.
-    pub(super) meeting: Option<&'a Meeting>,
+    pub(super) meeting: Option<&'a SavedPlanCheck>,
     pub(super) options: Options,
     /// Pauses this pool once it is clear that it can be changed, and before it is.
     pub(super) pause: Option<(PoolName, Pause)>,
@@ -180,7 +180,7 @@ impl Reconciliation<'_> {
         }
         let review = of_plan(self.side, &self.loaded.desired, &plan);
         let subject = Subject { purpose: self.purpose, scene: self.scene, plan: &plan, review: &review };
-        let mut audience = Audience::gather(subject, self.format, self.reports, self.verbose, terminal)?;
+        let mut audience = Reporter::gather(subject, self.format, self.reports, self.verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &self.loaded.desired,

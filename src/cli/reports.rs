@@ -13,7 +13,7 @@ use clap::ValueEnum as _;
 
 use super::CommandError;
 use super::output::Output;
-use crate::report::{self, ending, html};
+use crate::report::{self, html, run_summary};
 
 /// Further outputs of a command.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -97,7 +97,7 @@ impl ReportArgs {
         let silent = |report: &&Report| std::fs::metadata(&report.path).is_ok_and(|file| file.len() == 0);
         let people: Vec<Report> = self.reports.iter().filter(silent).cloned().collect();
         let _ = Self { reports: people }.each(|output, out| match output {
-            Output::Markdown => ending::failed(out, command, exit, &errors),
+            Output::Markdown => run_summary::failed(out, command, exit, &errors),
             Output::Html => html::write(out, &html::failed(command, nodecfg_clock::now(), exit, errors.clone())),
             _ => Ok(()),
         });

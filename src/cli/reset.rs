@@ -23,7 +23,7 @@ use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{Node, Observed};
 use nodecfg_planning::desired::{Desired, LabelSelector, MaxUnavailable, PoolTarget, parse_selector};
 use nodecfg_planning::plan::{
-    Choice, ChoiceError, Options, Scope, chosen, down_in_any_pool, membership, pools_of_nodes,
+    NodeSelection, NodeSelectionError, Options, Scope, chosen, down_in_any_pool, membership, pools_of_nodes,
 };
 use nodecfg_planning::snapshot::Snapshot;
 
@@ -162,14 +162,14 @@ pub(super) async fn run(
 }
 
 impl Args {
-    fn choice(&self) -> Result<Choice, CommandError> {
-        let choice = Choice {
+    fn choice(&self) -> Result<NodeSelection, CommandError> {
+        let choice = NodeSelection {
             nodes: self.nodes.iter().cloned().collect(),
             pools: self.pool.iter().cloned().collect(),
             selector: self.selector.clone(),
             all: self.all,
         };
-        if choice == Choice::default() {
+        if choice == NodeSelection::default() {
             return Err(CommandError::usage(
                 "nothing says which nodes to reset",
                 "name nodes, or pass --pool, --selector or --all",
@@ -253,7 +253,7 @@ impl Args {
 
     fn chosen(
         &self,
-        choice: &Choice,
+        choice: &NodeSelection,
         desired: &Desired,
         observed: &Observed,
     ) -> Result<BTreeSet<NodeName>, CommandError> {
@@ -263,16 +263,16 @@ impl Args {
         let labels = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
         let pools: BTreeSet<&PoolName> = desired.pools.keys().collect();
         chosen(choice, observed, &homes, labels, &pools).map_err(|error| match &error {
-            ChoiceError::UnknownNode { name, .. } => {
+            NodeSelectionError::UnknownNode { name, .. } => {
                 let known = observed.nodes.keys().map(NodeName::as_str);
                 unknown("node", name.as_str(), "in the cluster", known, &error.help())
             }
-            ChoiceError::UnknownPool { name, .. } => {
+            NodeSelectionError::UnknownPool { name, .. } => {
                 let known = pools.iter().map(|pool| pool.as_str());
                 let place = if self.repo.is_some() { "in the repository" } else { "among those that nodes are in" };
                 unknown("pool", name.as_str(), place, known, &error.help())
             }
-            ChoiceError::Homeless { .. } => CommandError::usage(error.to_string(), error.help()),
+            NodeSelectionError::Unpooled { .. } => CommandError::usage(error.to_string(), error.help()),
         })
     }
 }

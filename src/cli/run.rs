@@ -7,15 +7,15 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::foot::Foot;
 use super::live::{self, Live};
 use super::output::Output;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
+use super::status_area::StatusArea;
 use super::{CommandError, Exit, Terminal};
-use crate::report::ending::{self, Before};
 use crate::report::error::ErrorMessage;
-use crate::report::progress::{JsonLines, Lines, Listener, Scene};
+use crate::report::progress::{JsonLines, Lines, Listener, RunHeader};
+use crate::report::run_summary::{self, Before};
 use crate::report::{Format, findings, html, outcome, progress, review as shown, summary};
 use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
@@ -81,13 +81,13 @@ impl Purpose {
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) purpose: Purpose,
-    pub(super) scene: &'a Scene,
+    pub(super) scene: &'a RunHeader,
     pub(super) plan: &'a Plan,
     pub(super) review: &'a Review,
 }
 
 /// Tells a user of a run, in the format asked for.
-pub(super) struct Audience {
+pub(super) struct Reporter {
     listener: Arc<Mutex<Box<dyn Listener + Send>>>,
     /// Lets time pass for a listener that shows it.
     ticker: Option<JoinHandle<()>>,
@@ -105,7 +105,7 @@ pub(super) struct Audience {
     spans: spans::Rollout,
 }
 
-impl Audience {
+impl Reporter {
     /// Shows the plan, and makes ready to show its progress.
     pub(super) fn gather(
         subject: Subject<'_>,
@@ -158,7 +158,7 @@ impl Audience {
             command: purpose.command(),
             scene: scene.clone(),
             review: review.clone(),
-            chronicle: html::Chronicle::new(start),
+            chronicle: html::RunTimeline::new(start),
         });
         Ok(Self {
             listener,
@@ -209,7 +209,7 @@ impl Audience {
         self.reports.each(|output, out| match output {
             Output::Html => page.as_ref().map_or(Ok(()), |page| html::write(out, page)),
             Output::Markdown => {
-                ending::write(out, &self.before, &execution.outcome, seconds, exit as u8, error.as_ref())
+                run_summary::write(out, &self.before, &execution.outcome, seconds, exit as u8, error.as_ref())
             }
             _ => JsonLines(out).document(now, "finished", document.clone()),
         })?;
@@ -233,7 +233,7 @@ impl Audience {
     }
 }
 
-impl Drop for Audience {
+impl Drop for Reporter {
     /// A run that failed has nobody dismiss those who listen to it.
     fn drop(&mut self) {
         if let Some(ticker) = self.ticker.take() {
@@ -338,7 +338,7 @@ fn kind_of(execution: &Execution) -> Option<RunFailure> {
 
 /// Follows SIGINT, SIGTERM and SIGHUP: the first lets what is in flight finish, the second ends at once. A terminal that is
 /// gone does no more than the former: nobody has asked twice.
-pub(super) fn stop_on_signals(foot: Foot) -> watch::Receiver<Stop> {
+pub(super) fn stop_on_signals(foot: StatusArea) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
     FOLLOWED.store(true, Ordering::Relaxed);
     tokio::spawn(async move {
@@ -394,8 +394,8 @@ pub(super) async fn unless_stopped<T, E: Into<CommandError>>(
 }
 
 /// What a command is about to work on.
-pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) -> Scene {
-    Scene {
+pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) -> RunHeader {
+    RunHeader {
         fleet: loaded.desired.fleet.clone(),
         commit: loaded.desired.commit.clone(),
         signer: loaded.snapshot.signer.clone(),
@@ -406,7 +406,7 @@ pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) ->
 
 /// Says what a command is about to work on: on standard error to people, as the first line to programs that read lines.
 pub(super) fn open(
-    scene: &Scene,
+    scene: &RunHeader,
     format: Format,
     lines: Option<&ReportArgs>,
     terminal: &mut Terminal,

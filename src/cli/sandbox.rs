@@ -9,7 +9,7 @@ use crate::report::{self, findings};
 use crate::sandbox_nodes;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::desired::Desired;
-use nodecfg_sandbox::api::Character;
+use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::face::serve::Serving;
 use nodecfg_sandbox::kubelets::fault::KINDS;
 use nodecfg_sandbox::kubelets::{FaultSpec, Faults};
@@ -66,7 +66,7 @@ struct WorldArgs {
 }
 
 impl WorldArgs {
-    fn options(&self, character: Character) -> EmbeddedOptions {
+    fn options(&self, character: ServerProfile) -> EmbeddedOptions {
         EmbeddedOptions {
             character,
             seed: self.seed,
@@ -88,7 +88,7 @@ enum Version {
 }
 
 /// What a sandbox is like when nothing is said about it.
-const DEFAULT: Character = Character::V1_36;
+const DEFAULT: ServerProfile = ServerProfile::V1_36;
 
 /// The kinds of faults, one a line, and examples.
 fn after_help() -> String {
@@ -98,10 +98,10 @@ fn after_help() -> String {
 }
 
 impl Version {
-    fn character(self) -> Character {
+    fn character(self) -> ServerProfile {
         match self {
-            Self::V1_21 => Character::V1_21,
-            Self::V1_36 => Character::V1_36,
+            Self::V1_21 => ServerProfile::V1_21,
+            Self::V1_36 => ServerProfile::V1_36,
         }
     }
 }
@@ -175,9 +175,9 @@ fn absolute(path: &Path) -> PathBuf {
 fn fitted_nodes(
     desired: &Desired,
     per_pool: usize,
-    asked: Option<Character>,
+    asked: Option<ServerProfile>,
     terminal: &mut Terminal,
-) -> Result<(Character, Vec<nodes::NodeSpec>), CommandError> {
+) -> Result<(ServerProfile, Vec<nodes::NodeSpec>), CommandError> {
     let character = asked.or_else(|| sandbox_nodes::character_for(desired)).unwrap_or(DEFAULT);
     let (specs, notes) = sandbox_nodes::nodes_for(desired, per_pool, character);
     for note in notes {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::observe::{Allowances, warn};
-use super::plan_file::{self, Fixed, Reviewed};
+use super::plan_file::{self, Fixed, LoadedPlan};
 use super::reconcile::{PaceArgs, Reconciliation};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
@@ -68,7 +68,7 @@ pub(super) async fn run(
     } else {
         diff::create_reports(&args.reports)?;
     }
-    let reviewed = args.plan.as_deref().map(Reviewed::read).transpose()?;
+    let reviewed = args.plan.as_deref().map(LoadedPlan::read).transpose()?;
     let Fixed { repository, allowances, cluster, binding } = match &reviewed {
         Some(reviewed) => reviewed.fix(args.given())?,
         None => args.given(),

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
 
-use super::foot::{Foot, has_hung_up};
+use super::status_area::{StatusArea, has_hung_up};
 use crate::report::findings::WIDTH;
 use crate::telemetry::facts::Record;
 
@@ -42,7 +42,7 @@ pub struct Terminal {
     /// Whether only warnings, errors and results are wanted.
     pub quiet: bool,
     /// Where progress is drawn.
-    pub foot: Foot,
+    pub foot: StatusArea,
     /// What is noted down of the run, for monitoring.
     pub record: Record,
     nowhere: io::Sink,
@@ -77,7 +77,7 @@ impl Terminal {
             err: stream(io::stderr(), color),
             interactive: io::stderr().is_terminal() && !dumb && std::env::var_os("CI").is_none(),
             quiet,
-            foot: Foot::of_standard_error(),
+            foot: StatusArea::of_standard_error(),
             record: Record::default(),
             nowhere: io::sink(),
             out_width: width(terminal_size::terminal_size_of(io::stdout())),

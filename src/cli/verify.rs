@@ -7,7 +7,7 @@ use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
 use super::observe::{Allowances, Planned, plan, warn};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
-use super::run::{self, Audience, Purpose, Subject};
+use super::run::{self, Purpose, Reporter, Subject};
 use super::telemetry::MetricsArgs;
 use super::{CommandError, Exit, Terminal};
 use crate::report::Format;
@@ -59,7 +59,7 @@ pub(super) async fn run(
     terminal.record.planned(plan);
     let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan);
     let subject = Subject { purpose: Purpose::Verify, scene: &scene, plan, review: &review };
-    let mut audience = Audience::gather(subject, format, &args.reports, verbose, terminal)?;
+    let mut audience = Reporter::gather(subject, format, &args.reports, verbose, terminal)?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, Facts, Few, Signs, count};
-use nodecfg_contract::observed::{Node, NodeHalf, Observed, Readiness};
-use nodecfg_planning::judge::{Convergence, Failure, Patience, Target, Waiting, judge};
+use nodecfg_contract::observed::{Node, NodeSupport, Observed, Readiness};
+use nodecfg_planning::judge::{Convergence, Failure, Target, WaitContext, Waiting, judge};
 
 /// An agent writes its status at least every 72 minutes; one that has not been heard of for this long has missed two.
 pub const SILENCE: SignedDuration = SignedDuration::from_hours(3);
@@ -33,11 +33,11 @@ fn halves(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let left_out = facts.left_out_by_their_half();
     for node in observed.nodes.values().filter(|node| !left_out.contains(&node.name)) {
         match node.half {
-            NodeHalf::Follows => {}
-            NodeHalf::KubeletUnable { .. } => unable.add(&node.name),
-            NodeHalf::KubeletSilent => silent.add(&node.name),
-            NodeHalf::AgentSilent => agentless.add(&node.name),
-            NodeHalf::Outlived => outlived.add(&node.name),
+            NodeSupport::Follows => {}
+            NodeSupport::KubeletUnable { .. } => unable.add(&node.name),
+            NodeSupport::KubeletSilent => silent.add(&node.name),
+            NodeSupport::AgentSilent => agentless.add(&node.name),
+            NodeSupport::Outlived => outlived.add(&node.name),
         }
     }
     let before = checks.len();
@@ -88,7 +88,7 @@ fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<C
     let (mut silent, mut versions, mut heard, mut mute) =
         (Few::default(), BTreeMap::<&str, Few>::new(), 0_usize, 0_usize);
     let mut longest: Option<Timestamp> = None;
-    for node in observed.nodes.values().filter(|node| node.half == NodeHalf::Follows && reports_anything(node)) {
+    for node in observed.nodes.values().filter(|node| node.half == NodeSupport::Follows && reports_anything(node)) {
         let Some(agent) = facts.signs.get(&node.name).and_then(|Signs { agent, .. }| agent.as_ref()) else {
             mute += 1;
             continue;
@@ -148,9 +148,9 @@ fn readiness(observed: &Observed, checks: &mut Vec<Check>) {
 fn reports(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let (mut waiting, mut failed) = (Few::default(), BTreeMap::<String, Few>::new());
     let mut oldest: Option<Timestamp> = None;
-    for node in observed.nodes.values().filter(|node| node.half == NodeHalf::Follows) {
+    for node in observed.nodes.values().filter(|node| node.half == NodeSupport::Follows) {
         let present = node.source.clone().map_or(Target::Local, Target::Source);
-        match judge(&present, node, Patience::STATE_ONLY) {
+        match judge(&present, node, WaitContext::STATE_ONLY) {
             Convergence::Failed(Failure::Refused { error }) => failed.entry(error).or_default().add(&node.name),
             Convergence::Waiting(Waiting::Syncing { error }) => {
                 failed.entry(format!("{error} (tried again)")).or_default().add(&node.name);

@@ -10,7 +10,7 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_contract::nodeconfig;
 use nodecfg_contract::observed::{
     Abort, AgentSign, CONTENT_HASH_ANNOTATION, ConfigMapKey, FLEET_LABEL, KubeletVersion, MANAGED_BY_LABEL, MANAGER,
-    Node, NodeHalf, Pause, Readiness,
+    Node, NodeSupport, Pause, Readiness,
 };
 use nodecfg_install::rights;
 use nodecfg_planning::desired::RolloutPolicy;
@@ -273,17 +273,17 @@ fn kubelets_are_neither_newer_than_the_server_nor_much_older() {
 fn nodes_that_do_not_follow_are_told_by_the_reason() {
     for (half, verdict, says) in [
         (
-            NodeHalf::KubeletUnable { version: KubeletVersion::parse("v1.24.0").unwrap() },
+            NodeSupport::KubeletUnable { version: KubeletVersion::parse("v1.24.0").unwrap() },
             CheckResult::Warning,
             "1.11 to 1.23",
         ),
-        (NodeHalf::KubeletSilent, CheckResult::Warning, "--dynamic-config-dir"),
-        (NodeHalf::AgentSilent, CheckResult::Warning, "no agent has ever reported"),
-        (NodeHalf::Outlived, CheckResult::Note, "earlier node"),
+        (NodeSupport::KubeletSilent, CheckResult::Warning, "--dynamic-config-dir"),
+        (NodeSupport::AgentSilent, CheckResult::Warning, "no agent has ever reported"),
+        (NodeSupport::Outlived, CheckResult::Note, "earlier node"),
     ] {
         let facts = with_node(false, "n2", |node| node.half = half);
         holds("node-half", verdict, says, &facts);
-        if half == NodeHalf::Outlived {
+        if half == NodeSupport::Outlived {
             continue;
         }
         // With a repository, they are what a sync leaves out.

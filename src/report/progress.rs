@@ -172,7 +172,7 @@ impl<W: Write> Listener for JsonLines<W> {
 /// What a run is about to work on: which files, which cluster, which part of it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Scene {
+pub struct RunHeader {
     /// The fleet.
     pub fleet: FleetName,
     /// The commit that was read; unset for a working tree.
@@ -186,13 +186,13 @@ pub struct Scene {
     pub server: String,
 }
 
-impl Kind for Scene {
+impl Kind for RunHeader {
     const KIND: &'static str = "Started";
 }
 
 /// The scene in one line, for people.
 #[must_use]
-pub fn opening(scene: &Scene) -> String {
+pub fn opening(scene: &RunHeader) -> String {
     let revision = revision(scene.commit.as_ref());
     let signed = scene.signer.as_ref().map(|signer| format!(" signed by {signer}")).unwrap_or_default();
     let rest = format!("{revision}{signed}, namespace {}, on {}", scene.namespace, scene.server);

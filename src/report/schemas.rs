@@ -14,7 +14,7 @@ use super::initialization::Initialization;
 use super::installation::Installed;
 use super::orders::{Aborted, PoolOrders};
 use super::outcome::Ended;
-use super::progress::Scene;
+use super::progress::RunHeader;
 use super::pruning::Pruning;
 use super::review::Diff;
 use super::status::{Line as StatusLine, Status};
@@ -99,7 +99,7 @@ impl JsonSchema for Line {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut lines = vec![
-            line::<Scene>(generator, "started", "What the run is about to work on. The first line."),
+            line::<RunHeader>(generator, "started", "What the run is about to work on. The first line."),
             line::<Diff<'_>>(generator, "planned", "What there is to do. The second line."),
             line::<Ended>(generator, "finished", "How the run ended. The last line."),
         ];

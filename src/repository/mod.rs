@@ -13,12 +13,12 @@ use signature::Signers;
 
 mod address;
 mod error;
-mod file;
 mod folder;
 mod git;
 pub mod history;
 mod links;
 mod program;
+mod read_file;
 pub mod remote;
 pub mod signature;
 mod subfolder;
@@ -27,8 +27,8 @@ mod tests;
 
 pub use address::{Address, AddressError, RemoteAddress, Scheme};
 pub use error::RepositoryError;
-pub use file::read_file;
 pub use program::{ProgramError, Programs, Stopper};
+pub use read_file::read_file;
 pub use subfolder::{Folder, FolderError};
 
 /// The most files of one snapshot.

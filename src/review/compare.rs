@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Changes, ConfigMapChange, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, Start, files, settings,
+    Changes, ConfigMapChange, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, Start, files, setting_changes,
 };
 use kubelet_config::document::Document;
 use kubelet_config::finding::Finding;
@@ -47,13 +47,13 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
         names.into_iter().filter_map(|name| pool(base, head, name, old(name), new(name))).collect();
     let nodes_may_move = pools.iter().any(|pool| {
         matches!(pool.change, PoolChange::Added | PoolChange::Removed | PoolChange::Unknown)
-            || settings::select(&pool.settings)
+            || setting_changes::select(&pool.settings)
     });
     let mut review = Review {
         from: base.side.clone(),
         to: head.side.clone(),
         fleet: head.desired.fleet.clone(),
-        settings: base.desired.map(|desired| settings::of_fleet(desired, head.desired)).unwrap_or_default(),
+        settings: base.desired.map(|desired| setting_changes::of_fleet(desired, head.desired)).unwrap_or_default(),
         pools,
         nodes_may_move,
         base_findings: base.errors.to_vec(),
@@ -79,7 +79,7 @@ fn pool(
     new: Option<&Pool>,
 ) -> Option<PoolReview> {
     let (was, becomes) = (old.and_then(rendered), new.and_then(rendered));
-    let settings = settings::changes(old, new);
+    let settings = setting_changes::changes(old, new);
     let change = match (old, new) {
         (None, None) => return None,
         (Some(_), None) => PoolChange::Removed,
@@ -89,7 +89,7 @@ fn pool(
             (None, Some(_)) => PoolChange::FromLocal,
             (Some(_), None) => PoolChange::ToLocal,
             (Some(was), Some(becomes)) if was.hash != becomes.hash => PoolChange::Changed,
-            _ if settings::select(&settings) => PoolChange::Selection,
+            _ if setting_changes::select(&settings) => PoolChange::Selection,
             _ if !settings.is_empty() => PoolChange::PolicyOnly,
             _ => PoolChange::Unchanged,
         },
@@ -107,7 +107,7 @@ fn pool(
     Some(PoolReview {
         name: name.clone(),
         change,
-        scope: new.or(old).map(settings::scope).unwrap_or_default(),
+        scope: new.or(old).map(setting_changes::scope).unwrap_or_default(),
         risk,
         config_map: ConfigMapChange {
             before: was.map(|rendered| rendered.config_map.clone()),

@@ -22,7 +22,7 @@ use nodecfg_planning::snapshot::Signer;
 mod compare;
 mod files;
 mod planned;
-mod settings;
+mod setting_changes;
 #[cfg(test)]
 pub(crate) mod tests;
 

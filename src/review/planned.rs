@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, PoolChange, PoolReview, PoolRisk, Refusal, Review,
-    Rollout, Side, Start, settings,
+    Rollout, Side, Start, setting_changes,
 };
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
@@ -82,7 +82,7 @@ fn fresh(desired: &Desired, planned: &PoolPlan, plan: &Plan) -> PoolReview {
     let mut pool = PoolReview {
         name: planned.name.clone(),
         change,
-        scope: desired.pools.get(&planned.name).map(settings::scope).unwrap_or_default(),
+        scope: desired.pools.get(&planned.name).map(setting_changes::scope).unwrap_or_default(),
         risk: PoolRisk::default(),
         config_map: ConfigMapChange::default(),
         changes: Vec::new(),

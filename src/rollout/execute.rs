@@ -19,7 +19,7 @@ use nodecfg_contract::observed::{Node, Observed, Orders};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{Options, Plan, belongs, redecide};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
-use nodecfg_planning::rollout::orders::Ear;
+use nodecfg_planning::rollout::orders::OrderWatcher;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::rollout::{Outcome, StopReason};
 
@@ -87,7 +87,7 @@ pub async fn verify(
     stop: watch::Receiver<Stop>,
     listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Execution {
-    run(rollout, reader, None, Helm { lock_lost: None, orders: None, stop }, listener).await
+    run(rollout, reader, None, StopSignals { lock_lost: None, orders: None, stop }, listener).await
 }
 
 /// Carries the plan out. The lock must be held as long as `writer` is used; `lock_lost` ends when it is not. `orders` are
@@ -122,7 +122,7 @@ pub async fn execute(
             listener(now, event);
         };
         let mut lost = pin!(lock_lost);
-        let helm = Helm { lock_lost: Some(lost.as_mut()), orders: Some(orders), stop };
+        let helm = StopSignals { lock_lost: Some(lost.as_mut()), orders: Some(orders), stop };
         run(rollout, reader, Some(writer), helm, &mut tell).await
     };
     commentary.finish().await;
@@ -176,7 +176,7 @@ async fn create_config_maps(
 }
 
 /// Who may end a rollout before its end, or part of it.
-struct Helm<'a> {
+struct StopSignals<'a> {
     /// Ends when the lock is lost. `None`: none is held.
     lock_lost: Option<Pin<&'a mut (dyn Future<Output = String> + 'a)>>,
     /// What people order meanwhile. `None`: nobody can.
@@ -189,7 +189,7 @@ async fn run(
     rollout: Rollout<'_>,
     reader: &ClusterReader,
     writer: Option<&ClusterWriter>,
-    mut helm: Helm<'_>,
+    mut helm: StopSignals<'_>,
     listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Execution {
     let mut runner = Runner {
@@ -199,7 +199,7 @@ async fn run(
         queue: VecDeque::new(),
         error: None,
         lock_lost: false,
-        ear: Ear::new(&rollout.observed.orders),
+        ear: OrderWatcher::new(&rollout.observed.orders),
         listener,
     };
     if *helm.stop.borrow() >= Stop::Gently {
@@ -235,7 +235,7 @@ struct Runner<'a> {
     queue: VecDeque<Request>,
     error: Option<ClusterError>,
     lock_lost: bool,
-    ear: Ear,
+    ear: OrderWatcher,
     listener: &'a mut dyn FnMut(Timestamp, &Event),
 }
 
@@ -260,8 +260,8 @@ impl Runner<'_> {
         }
     }
 
-    async fn drive(&mut self, reader: &ClusterReader, writer: Option<&ClusterWriter>, helm: Helm<'_>) {
-        let Helm { lock_lost, orders, mut stop } = helm;
+    async fn drive(&mut self, reader: &ClusterReader, writer: Option<&ClusterWriter>, helm: StopSignals<'_>) {
+        let StopSignals { lock_lost, orders, mut stop } = helm;
         if self.machine.is_finished() && self.queue.is_empty() {
             return;
         }

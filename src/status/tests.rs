@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, NodeHalf, Observed};
+use nodecfg_contract::observed::{Node, NodeSupport, Observed};
 use nodecfg_planning::desired::{Desired, Pool};
 use nodecfg_planning::plan::fixtures::*;
 
@@ -130,7 +130,7 @@ fn a_paused_pool_says_who_and_why_and_its_nodes_wait() {
 #[test]
 fn a_node_without_a_follower_is_blocked_only_where_something_is_asked_of_it() {
     let a = pool("a", 64, policy(1));
-    let silent = Node { half: NodeHalf::AgentSilent, ..node("a1", "a") };
+    let silent = Node { half: NodeSupport::AgentSilent, ..node("a1", "a") };
     let observed = observed([silent]);
     let status = compared(&desired([a]), &observed, Vec::new());
     assert_eq!((state_of(&status, "a1"), &status.nodes[0].blocked), (State::Blocked, &Some(Why::AgentSilent)));

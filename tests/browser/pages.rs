@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use kubelet_config::document::FieldChange;
 use kubelet_config::finding::Place;
 use nodecfg::report::html::page::Page;
-use nodecfg::report::html::{Chronicle, Run, of_run};
-use nodecfg::report::progress::Scene;
+use nodecfg::report::html::{Run, RunTimeline, of_run};
+use nodecfg::report::progress::RunHeader;
 use nodecfg::review::{Changes, ConfigMapChange, PoolChange, PoolReview, PoolRisk, Review, Scope, Side, Start};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
@@ -24,8 +24,8 @@ fn node_name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-fn scene(server: &str) -> Scene {
-    Scene {
+fn scene(server: &str) -> RunHeader {
+    RunHeader {
         fleet: FleetName::new("prod-eu").unwrap(),
         commit: None,
         signer: None,
@@ -94,7 +94,7 @@ fn end(index: usize) -> End {
 pub fn run(nodes: usize, pools: usize) -> Page {
     let start: Timestamp = "2026-05-04T03:02:01Z".parse().unwrap();
     let names: Vec<PoolName> = (0..pools).map(|index| pool_name(&format!("pool-{index:02}"))).collect();
-    let mut chronicle = Chronicle::new(start);
+    let mut chronicle = RunTimeline::new(start);
     let mut outcome = Outcome { pools: std::collections::BTreeMap::new() };
     let mut last = start;
     for (number, pool) in names.iter().enumerate() {
@@ -176,6 +176,6 @@ pub fn hostile() -> Page {
     for set in review.pools.iter_mut().flat_map(|pool| &mut pool.changes) {
         set.fields.iter_mut().for_each(|field| field.change.path.clone_from(&all));
     }
-    let run = Run { command: "sync", scene: scene(&all), review, chronicle: Chronicle::new(start) };
+    let run = Run { command: "sync", scene: scene(&all), review, chronicle: RunTimeline::new(start) };
     of_run(run, &outcome, start, 1.0, 5, None)
 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::signals::{Announcement, Download, FetchError, NodeHealth};
+use crate::events::{Announcement, Download, FetchError, NodeHealth};
 use nodecfg_cluster::error::ClusterError;
 use nodecfg_cluster::follow::{Change, Following, follow};
 use nodecfg_cluster::list::Collection;

@@ -10,7 +10,7 @@ use nodecfg_cluster::fake::{Asked, Reply, replying, serving};
 use nodecfg_contract::nodeconfig::{NodeConfig, definition};
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigStatus, KUBELET_KEY};
-use nodecfg_sandbox::api::{Api, ApiOptions, Character};
+use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 fn options() -> AgentClientOptions {
     AgentClientOptions {
@@ -26,7 +26,7 @@ fn client_of(client: kube::Client) -> AgentClient {
 }
 
 fn cluster() -> (Api, AgentClient) {
-    let api = Api::new(ApiOptions { character: Character::V1_36, ..ApiOptions::default() });
+    let api = Api::new(ApiOptions { character: ServerProfile::V1_36, ..ApiOptions::default() });
     let client = client_of(api.client());
     (api, client)
 }

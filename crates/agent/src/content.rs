@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::events::{ConfigCheck, FetchError};
 use super::host::Healthz;
-use super::signals::{ConfigCheck, FetchError};
 use kubelet_config::document::{self, Document, Node, lay_over};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::{self, StateFile};

@@ -11,10 +11,10 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use jiff::Timestamp;
 
 use super::disk::Disk;
+use super::events::{ActivationError, Announcement, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use super::host::{Host, RestartError};
 use super::metrics::Metrics;
 use super::runtime::AgentRuntime;
-use super::signals::{ActivationError, Announcement, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use super::state::Phase;
 use crate::api::AgentClient;
 use nodecfg_clock::Pace;

@@ -18,7 +18,7 @@ use kubelet_config::risk::StateFile;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::definition;
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
-use nodecfg_sandbox::api::{Api, ApiOptions, Character};
+use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 const LOCAL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n";
 
@@ -55,7 +55,7 @@ impl Host for HeldKubelet {
 
 /// A cluster that assigns this text to the node, and an agent's disk.
 fn world(text: &str) -> (Api, AgentClient, MemoryDisk) {
-    let api = Api::new(ApiOptions { character: Character::V1_36, ..ApiOptions::default() });
+    let api = Api::new(ApiOptions { character: ServerProfile::V1_36, ..ApiOptions::default() });
     let create = |group: &str, resource: &str, namespace: &str, object| {
         api.create(group, resource, namespace, object, "test").unwrap_or_else(|_| panic!("{resource}"));
     };

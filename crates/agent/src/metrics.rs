@@ -140,7 +140,7 @@ fn labels(source: Option<&ConfigSource>) -> [(&'static str, String); 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{Beyond, Trial};
+    use crate::state::{AgentState, Trial};
 
     fn source(name: &str) -> ConfigSource {
         let mut source = ConfigSource::config_map("kube-system", name, "kubelet");
@@ -163,12 +163,12 @@ mod tests {
         let ledger = Ledger {
             assigned: Some(source("new")),
             last_known_good: None,
-            beyond: Beyond {
+            beyond: AgentState {
                 phase: Phase::Trying(trial),
                 active: Some(source("old\"\n")),
                 restarts: 3,
                 rollbacks: 1,
-                ..Beyond::default()
+                ..AgentState::default()
             },
         };
         metrics.show(&ledger, true);

@@ -11,12 +11,12 @@ use jiff::Timestamp;
 
 use super::content;
 use super::disk::Disk;
+use super::events::{
+    ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step,
+};
 use super::host::Healthz;
 use super::machine::{self, MachineState};
 use super::placement::{Placement, PlacementError, Placer};
-use super::signals::{
-    ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step,
-};
 use super::state::{Ledger, Phase, Settings};
 use super::store::{Payload, Store, StoreError};
 use kubelet_config::risk::StateFile;

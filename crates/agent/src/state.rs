@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::signals::NodeHealth;
+use super::events::NodeHealth;
 use nodecfg_contract::ConfigSource;
 
 /// What survives the agent. Saved before anything that follows from it is done.
@@ -17,7 +17,7 @@ pub struct Ledger {
     /// What the kubelet is put on when the assignment fails. `None` is the local configuration (`meta/last-known-good`).
     pub last_known_good: Option<ConfigSource>,
     /// What the kubelet's format has no place for.
-    pub beyond: Beyond,
+    pub beyond: AgentState,
 }
 
 impl Ledger {
@@ -37,7 +37,8 @@ impl Ledger {
 /// What the kubelet's format has no place for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Beyond {
+#[schemars(rename = "Beyond")]
+pub struct AgentState {
     /// What is under way.
     #[serde(default)]
     pub phase: Phase,

@@ -10,7 +10,7 @@ use super::follow::Change;
 use super::watch::NodeEvent;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
-use nodecfg_contract::observed::{Node, NodeConfigList, NodeHalf};
+use nodecfg_contract::observed::{Node, NodeConfigList, NodeSupport};
 
 /// How long an agent may take until it reports on a NodeConfig that is new. It reports within a second of seeing one; one
 /// that is just being installed, or whose watch is just being made anew, takes a little longer.
@@ -34,12 +34,12 @@ pub(super) fn join(node: Node, config: Option<&NodeConfig>, now: Timestamp) -> N
     let own = config.filter(|config| config.stands_for(&node.uid));
     let half = match (config, own) {
         // It is made when something is assigned.
-        (None, _) => NodeHalf::Follows,
-        (Some(_), None) => NodeHalf::Outlived,
+        (None, _) => NodeSupport::Follows,
+        (Some(_), None) => NodeSupport::Outlived,
         (_, Some(NodeConfig { metadata, status, .. })) => {
             let grace = SignedDuration::try_from(AGENT_START).unwrap_or_default();
             let young = metadata.creation_timestamp.is_some_and(|created| now.duration_since(created) < grace);
-            if status.config.is_some() || young { NodeHalf::Follows } else { NodeHalf::AgentSilent }
+            if status.config.is_some() || young { NodeSupport::Follows } else { NodeSupport::AgentSilent }
         }
     };
     let source = own.and_then(|own| own.spec.config_source.clone());
@@ -57,12 +57,12 @@ pub(super) fn join_listed(node: Node, listed: Option<&NodeConfigList>, now: Time
 
 /// Both halves of all Nodes, as far as two watches have told: each change of either makes the whole anew.
 #[derive(Debug, Default)]
-pub(super) struct Halves {
+pub(super) struct JoinedWatch {
     nodes: BTreeMap<NodeName, Node>,
     configs: BTreeMap<NodeName, Arc<NodeConfig>>,
 }
 
-impl Halves {
+impl JoinedWatch {
     /// The halves as they were listed.
     pub(super) fn of(nodes: &BTreeMap<NodeName, Node>, configs: Option<&NodeConfigList>) -> Self {
         let configs = configs.map(|listed| listed.items.clone()).unwrap_or_default();

@@ -40,13 +40,13 @@ fn what_counts_as_a_nodes_own() {
         (node.half, node.source.is_some())
     };
     let reported = json!({"config": {}});
-    assert_eq!(half(None), (NodeHalf::Follows, false), "it is made when something is assigned");
-    assert_eq!(half(Some(&carrier(&owned_by("u"), reported.clone()))), (NodeHalf::Follows, true));
-    assert_eq!(half(Some(&carrier(&owned_by("old"), reported.clone()))), (NodeHalf::Outlived, false));
-    assert_eq!(half(Some(&carrier(&json!({}), reported.clone()))), (NodeHalf::Follows, true), "made by hand");
+    assert_eq!(half(None), (NodeSupport::Follows, false), "it is made when something is assigned");
+    assert_eq!(half(Some(&carrier(&owned_by("u"), reported.clone()))), (NodeSupport::Follows, true));
+    assert_eq!(half(Some(&carrier(&owned_by("old"), reported.clone()))), (NodeSupport::Outlived, false));
+    assert_eq!(half(Some(&carrier(&json!({}), reported.clone()))), (NodeSupport::Follows, true), "made by hand");
     let mut going = owned_by("u");
     going["deletionTimestamp"] = json!("2026-11-21T11:59:00Z");
-    assert_eq!(half(Some(&carrier(&going, reported))), (NodeHalf::Outlived, false));
+    assert_eq!(half(Some(&carrier(&going, reported))), (NodeSupport::Outlived, false));
     let both = json!({"ownerReferences": [{"kind": "Fleet", "uid": "f"}, {"kind": "Node", "uid": "u"}]});
     assert!(carrier(&both, json!({})).stands_for("u"));
     assert!(!carrier(&both, json!({})).stands_for("f"));
@@ -59,9 +59,9 @@ fn an_agent_has_some_time_to_report() {
         metadata["creationTimestamp"] = json!(created);
         join(node("n1", "u"), Some(&carrier(&metadata, json!({}))), now()).half
     };
-    assert_eq!(half("2026-11-21T11:58:01Z"), NodeHalf::Follows);
-    assert_eq!(half("2026-11-21T11:57:59Z"), NodeHalf::AgentSilent);
-    assert_eq!(half("2026-11-21T12:00:09Z"), NodeHalf::Follows, "the clocks differ");
+    assert_eq!(half("2026-11-21T11:58:01Z"), NodeSupport::Follows);
+    assert_eq!(half("2026-11-21T11:57:59Z"), NodeSupport::AgentSilent);
+    assert_eq!(half("2026-11-21T12:00:09Z"), NodeSupport::Follows, "the clocks differ");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn hear(known: &mut BTreeMap<NodeName, Node>, event: NodeEvent) {
 proptest! {
     #[test]
     fn two_watches_come_to_the_same_as_two_lists(said in said()) {
-        let mut halves = Halves::default();
+        let mut halves = JoinedWatch::default();
         let mut known = BTreeMap::new();
         for said in said {
             let event = match said {
@@ -148,7 +148,7 @@ proptest! {
         let carrier = carrier.map(|(_, carrier)| (node.name.clone(), carrier));
         let list = NodeConfigList { items: carrier.clone().into_iter().collect(), ..NodeConfigList::default() };
         let listed = join_listed(node.clone(), Some(&list), now());
-        let mut halves = Halves::of(&BTreeMap::from([(node.name.clone(), listed.clone())]), Some(&list));
+        let mut halves = JoinedWatch::of(&BTreeMap::from([(node.name.clone(), listed.clone())]), Some(&list));
         // The same Node again, as with every heartbeat, changes nothing.
         for _ in said {
             let event = halves.node(Change::Upsert(node.clone()), now());

@@ -107,9 +107,9 @@ mod tests {
     use crate::retry::RetryPolicy;
     use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
     use nodecfg_sandbox::nodes::generic;
-    use nodecfg_sandbox::{Embedded, EmbeddedOptions, api::Character};
+    use nodecfg_sandbox::{Embedded, EmbeddedOptions, api::ServerProfile};
 
-    async fn up(character: Character) -> (Embedded, ClusterReader) {
+    async fn up(character: ServerProfile) -> (Embedded, ClusterReader) {
         let fault = FaultSpec { node: None, fault: Fault::Slow(1.0) };
         let options = EmbeddedOptions {
             character,
@@ -135,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn kubelets_show_what_they_run() {
-        for (character, burst) in [(Character::V1_21, 10), (Character::V1_36, 100)] {
+        for (character, burst) in [(ServerProfile::V1_21, 10), (ServerProfile::V1_36, 100)] {
             let (embedded, reader) = up(character).await;
             let names = [node(3), node(1), node(2)];
             let shown = reader.configz_of(&names).await;
@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_refusal_says_who_refuses_and_what_to_do() {
-        for character in [Character::V1_21, Character::V1_36] {
+        for character in [ServerProfile::V1_21, ServerProfile::V1_36] {
             let (embedded, reader) = up(character).await;
             embedded.nodes().inject(&node(1), Some(Fault::Deaf)).await.unwrap();
             embedded.nodes().inject(&node(2), Some(Fault::RefusesConfigz)).await.unwrap();

@@ -17,7 +17,7 @@ use super::failure::{AttemptError, Status};
 use super::list::{Collection, list};
 use super::operation::{Verb, escape};
 use super::retry::Decision;
-use super::transport::{Call, Struggle, Transport};
+use super::transport::{Call, RetryGuard, Transport};
 use super::wire::ListMeta;
 
 /// For how long a watch is asked, plus up to a quarter so that many clients do not come back together. Short, because a
@@ -113,7 +113,7 @@ struct OpenWatch {
 struct RetryState {
     attempts: u32,
     since: Instant,
-    struggle: Option<Struggle>,
+    struggle: Option<RetryGuard>,
 }
 
 impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {

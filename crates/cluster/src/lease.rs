@@ -32,7 +32,7 @@ mod orders;
 pub use end::{Dead, HoldEnd, dead, until_end};
 pub use fleets::fleets;
 pub use held::{HeldLock, LockView};
-pub use orders::{Desk, OrderError, desk, order};
+pub use orders::{LeaseSnapshot, OrderError, desk, order};
 
 /// How a lock is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]

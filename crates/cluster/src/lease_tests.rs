@@ -142,7 +142,7 @@ async fn a_race_that_is_always_lost_ends() {
     assert_eq!(log.all().len(), 22);
 }
 
-fn order_of(reader: &ClusterReader, by: &str) -> impl Future<Output = Result<Desk, OrderError>> {
+fn order_of(reader: &ClusterReader, by: &str) -> impl Future<Output = Result<LeaseSnapshot, OrderError>> {
     let (reader, by) = (reader.clone(), by.to_owned());
     async move {
         let fleet = FleetName::new("prod").expect("a name");

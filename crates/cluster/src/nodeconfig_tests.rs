@@ -18,14 +18,14 @@ use super::wire::Anything;
 use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
 use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_contract::nodeconfig;
-use nodecfg_contract::observed::{Node, NodeHalf};
+use nodecfg_contract::observed::{Node, NodeSupport};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
-use nodecfg_sandbox::api::{Api, ApiOptions, Character, Face};
+use nodecfg_sandbox::api::{Api, ApiOptions, Face, ServerProfile};
 use nodecfg_sandbox::face::ServerFace;
 
 const GROUP: &str = "nodecfg.dev";
 
-fn api(character: Character, nodes: &[&str]) -> Api {
+fn api(character: ServerProfile, nodes: &[&str]) -> Api {
     let face = Some(Arc::new(ServerFace::new(character)) as Arc<dyn Face>);
     let api = Api::new(ApiOptions { character, face, ..ApiOptions::default() });
     for node in nodes {
@@ -48,7 +48,7 @@ fn reader(api: &Api) -> ClusterReader {
 
 /// A cluster with its definition, bound as `auto` finds it.
 async fn cluster(nodes: &[&str]) -> (Api, ClusterReader) {
-    let api = api(Character::V1_36, nodes);
+    let api = api(ServerProfile::V1_36, nodes);
     define(&api);
     let reader = reader(&api).bound(None).await.expect("bound");
     assert_eq!(reader.binding(), Binding::NodeConfig);
@@ -105,7 +105,7 @@ async fn delete(reader: &ClusterReader, node: &str) {
 async fn which_binding_a_cluster_has() {
     // A server that drops the field has NodeConfigs, or should have: at any rate before its first Node comes.
     for nodes in [&["n1"][..], &[]] {
-        let api = api(Character::V1_36, nodes);
+        let api = api(ServerProfile::V1_36, nodes);
         let error = reader(&api).bound(None).await.expect_err("no definition");
         assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
         assert!(error.help().contains("nodecfg install"), "{}", error.help());
@@ -114,11 +114,11 @@ async fn which_binding_a_cluster_has() {
         assert_eq!(reader(&api).bound(None).await.expect("bound").binding(), Binding::NodeConfig);
     }
     // To insist on Nodes there is an error while there is one to try it with.
-    let dropping = api(Character::V1_36, &["n1"]);
+    let dropping = api(ServerProfile::V1_36, &["n1"]);
     let error = reader(&dropping).bound(Some(Binding::Node)).await.expect_err("dropped");
     assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
 
-    let keeping = api(Character::V1_21, &["n1"]);
+    let keeping = api(ServerProfile::V1_21, &["n1"]);
     let bound = async |wanted| reader(&keeping).bound(wanted).await.map(|reader| reader.binding());
     assert_eq!(bound(None).await, Ok(Binding::Node));
     assert!(matches!(bound(Some(Binding::NodeConfig)).await, Err(ClusterError::DefinitionMissing { .. })));
@@ -145,7 +145,7 @@ async fn a_node_gets_its_node_config_when_it_is_assigned() {
     let (api, reader) = cluster(&["n1"]).await;
     let (writer, _held) = writer(&reader).await;
     let node = reader.node(&name("n1")).await.expect("an answer").expect("a node");
-    assert_eq!((node.half, &node.source), (NodeHalf::Follows, &None));
+    assert_eq!((node.half, &node.source), (NodeSupport::Follows, &None));
 
     let assigned = writer.assign(&node.name, &assign(&node.uid, None, Some("a"))).await.expect("made");
     assert_eq!(assigned, Some(source("a")));
@@ -186,7 +186,7 @@ async fn a_node_config_of_another_node_is_not_touched() {
     };
     create(&api, GROUP, "nodeconfigs", owned_by(&["n2"]));
     let node = reader.node(&n1).await.expect("an answer").expect("a node");
-    assert_eq!((node.half, &node.source), (NodeHalf::Outlived, &None));
+    assert_eq!((node.half, &node.source), (NodeSupport::Outlived, &None));
     for from in [None, Some("old")] {
         let error = writer.assign(&n1, &assign(&uid, from, Some("a"))).await.expect_err("another's");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
@@ -245,10 +245,10 @@ async fn nodes_are_listed_with_what_their_agents_say() {
     assert_eq!(
         said,
         [
-            (true, Some("e"), NodeHalf::Follows),
+            (true, Some("e"), NodeSupport::Follows),
             // Made this moment: it has some time to report.
-            (true, None, NodeHalf::Follows),
-            (false, None, NodeHalf::Follows),
+            (true, None, NodeSupport::Follows),
+            (false, None, NodeSupport::Follows),
         ]
     );
     // Each alone says the same.

@@ -15,9 +15,9 @@ use super::{ClusterError, ClusterReader, ClusterWriter, LabelKeys, NodeEvent};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
-use nodecfg_sandbox::api::{Api, ApiOptions, Character};
+use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
-fn cluster(character: Character, nodes: usize) -> (Api, ClusterReader) {
+fn cluster(character: ServerProfile, nodes: usize) -> (Api, ClusterReader) {
     let api = Api::new(ApiOptions { character, ..ApiOptions::default() });
     for number in 0..nodes {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{number:04}"),
@@ -71,7 +71,7 @@ async fn assign(
 
 #[tokio::test]
 async fn lists_come_whole_and_with_the_labels_that_are_wanted() {
-    let (api, reader) = cluster(Character::V1_21, 601);
+    let (api, reader) = cluster(ServerProfile::V1_21, 601);
     let reader = reader.keeping(LabelKeys::Only(BTreeSet::from(["pool".to_owned()])));
     let (nodes, version) = reader.list_nodes().await.expect("a list");
     assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<BTreeSet<_>>().len(), 601);
@@ -81,7 +81,7 @@ async fn lists_come_whole_and_with_the_labels_that_are_wanted() {
 
 #[tokio::test]
 async fn the_binding_by_dry_run_and_by_version() {
-    for (character, binding) in [(Character::V1_21, Binding::Node), (Character::V1_36, Binding::NodeConfig)] {
+    for (character, binding) in [(ServerProfile::V1_21, Binding::Node), (ServerProfile::V1_36, Binding::NodeConfig)] {
         let (api, reader) = cluster(character, 1);
         let version = reader.server_version().await.expect("a version");
         let before = api.revision();
@@ -97,7 +97,7 @@ async fn the_binding_by_dry_run_and_by_version() {
 
 #[tokio::test]
 async fn config_maps_are_created_once_and_deleted_by_uid() {
-    let (_api, reader) = cluster(Character::V1_36, 0);
+    let (_api, reader) = cluster(ServerProfile::V1_36, 0);
     let (writer, _held) = writer(&reader).await;
     assert_eq!(writer.create_config_map(&spec("a: 1\n")).await, Ok(Created::Created));
     assert_eq!(writer.create_config_map(&spec("a: 1\n")).await, Ok(Created::AlreadyThere));
@@ -117,7 +117,7 @@ async fn config_maps_are_created_once_and_deleted_by_uid() {
 
 #[tokio::test]
 async fn assignments_hold_only_where_their_precondition_does() {
-    let (_api, reader) = cluster(Character::V1_21, 1);
+    let (_api, reader) = cluster(ServerProfile::V1_21, 1);
     let (writer, _held) = writer(&reader).await;
     let [a, b] = ["a", "b"].map(|name| Some(source(name)));
     assert_eq!(assign(&writer, "n0000", None, a.clone()).await, Ok(a.clone()));
@@ -133,7 +133,7 @@ async fn assignments_hold_only_where_their_precondition_does() {
 
 #[tokio::test]
 async fn a_recreated_node_is_not_changed() {
-    let (api, reader) = cluster(Character::V1_21, 1);
+    let (api, reader) = cluster(ServerProfile::V1_21, 1);
     let (writer, _held) = writer(&reader).await;
     let node = name("n0000");
     let source_of = |api: &Api| api.get("", "nodes", "", "n0000").expect("a node")["spec"]["configSource"].clone();
@@ -152,7 +152,7 @@ async fn a_recreated_node_is_not_changed() {
 
 #[tokio::test]
 async fn a_server_that_drops_the_field_is_found_out() {
-    let (_api, reader) = cluster(Character::V1_36, 1);
+    let (_api, reader) = cluster(ServerProfile::V1_36, 1);
     let (writer, _held) = writer(&reader).await;
     let error = assign(&writer, "n0000", None, Some(source("a"))).await.expect_err("dropped");
     assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
@@ -160,7 +160,7 @@ async fn a_server_that_drops_the_field_is_found_out() {
 
 #[tokio::test]
 async fn what_rbac_refuses_is_named() {
-    let (api, reader) = cluster(Character::V1_36, 1);
+    let (api, reader) = cluster(ServerProfile::V1_36, 1);
     let (writer, _held) = writer(&reader).await;
     api.deny("list", "nodes");
     let error = reader.list_nodes().await.expect_err("refused");
@@ -175,7 +175,7 @@ async fn what_rbac_refuses_is_named() {
 
 #[tokio::test]
 async fn events_are_accepted_and_never_fatal() {
-    let (api, reader) = cluster(Character::V1_21, 1);
+    let (api, reader) = cluster(ServerProfile::V1_21, 1);
     let (writer, _held) = writer(&reader).await;
     let notice = NodeNotice {
         node: name("n0000"),
@@ -194,7 +194,7 @@ async fn events_are_accepted_and_never_fatal() {
 
 #[tokio::test]
 async fn one_sync_of_a_fleet_at_a_time() {
-    let (_api, reader) = cluster(Character::V1_36, 0);
+    let (_api, reader) = cluster(ServerProfile::V1_36, 0);
     let held = lease::acquire(&reader, lock("one")).await.expect("free");
     let error = lease::acquire(&reader, lock("two")).await.expect_err("held");
     assert!(matches!(&error, LockError::Held { holder, .. } if holder == "one"), "{error}");
@@ -209,7 +209,7 @@ async fn one_sync_of_a_fleet_at_a_time() {
 
 #[tokio::test]
 async fn the_watch_sees_changes_and_survives_forgotten_history() {
-    let (api, reader) = cluster(Character::V1_21, 2);
+    let (api, reader) = cluster(ServerProfile::V1_21, 2);
     let (writer, _held) = writer(&reader).await;
     let (_, version) = reader.list_nodes().await.expect("a list");
     let mut events = pin!(reader.watch_nodes(&BTreeMap::new(), &version));

@@ -290,11 +290,11 @@ impl Transport {
     }
 
     /// Marks a request as held up. Logs when it is the first; when the last one is through, that is logged too.
-    pub fn struggle(&self, operation: &Operation, failure: &AttemptError) -> Struggle {
+    pub fn struggle(&self, operation: &Operation, failure: &AttemptError) -> RetryGuard {
         if self.shared.struggling.fetch_add(1, Ordering::AcqRel) == 0 {
             tracing::warn!("cannot {operation} yet: {}; trying again", failure.summary());
         }
-        Struggle { shared: Arc::clone(&self.shared) }
+        RetryGuard { shared: Arc::clone(&self.shared) }
     }
 
     fn note_date(&self, headers: &http::HeaderMap) {
@@ -313,11 +313,11 @@ fn place(error: &serde_json::Error) -> String {
 
 /// A request that is being retried; ends with it.
 #[derive(Debug)]
-pub struct Struggle {
+pub struct RetryGuard {
     shared: Arc<Shared>,
 }
 
-impl Drop for Struggle {
+impl Drop for RetryGuard {
     fn drop(&mut self) {
         if self.shared.struggling.fetch_sub(1, Ordering::AcqRel) == 1 {
             tracing::info!("no request to the API server is held up any more");

@@ -8,7 +8,7 @@ use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 
 use super::binding::Binding;
-use super::carrier::{Halves, named};
+use super::carrier::{JoinedWatch, named};
 use super::error::ClusterError;
 use super::follow::{Change, Following, WATCH, follow};
 use super::list::Collection;
@@ -55,7 +55,7 @@ impl ClusterReader {
         let both =
             stream::select(nodes.map(|change| change.map(Half::Node)), configs.map(|change| change.map(Half::Config)));
         let transport = self.transport.clone();
-        let whole = both.scan(Halves::of(known, versions.carriers.as_ref()), move |halves, change| {
+        let whole = both.scan(JoinedWatch::of(known, versions.carriers.as_ref()), move |halves, change| {
             let now = transport.server_time();
             let event = match change {
                 Ok(Half::Node(change)) => halves.node(change, now).map(Ok),

@@ -13,7 +13,7 @@ use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, KubeletVersion,
-    ManagedConfigMap, Node, NodeHalf, Readiness,
+    ManagedConfigMap, Node, NodeSupport, Readiness,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
@@ -153,7 +153,7 @@ impl WireNode {
             status_since: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
             source: spec.config_source,
-            half: NodeHalf::of_kubelet(kubelet_version, status.config.is_some()),
+            half: NodeSupport::of_kubelet(kubelet_version, status.config.is_some()),
             status: status.config.unwrap_or_default(),
         })
     }

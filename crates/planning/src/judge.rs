@@ -130,7 +130,7 @@ impl fmt::Display for Failure {
 
 /// How a node is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct WaitContext {
     /// Whether the Node was Ready before it was assigned: only then must it be Ready again.
     pub was_ready: bool,
     /// How long it has been waited for.
@@ -139,14 +139,14 @@ pub struct Patience {
     pub timeout: Option<Duration>,
 }
 
-impl Patience {
+impl WaitContext {
     /// Judges the present state alone: no time limit, readiness not asked for.
     pub const STATE_ONLY: Self = Self { was_ready: false, waited: Duration::ZERO, timeout: None };
 }
 
 /// Says how far `node` is on its way to `target`.
 #[must_use]
-pub fn judge(target: &Target, node: &Node, patience: Patience) -> Convergence {
+pub fn judge(target: &Target, node: &Node, patience: WaitContext) -> Convergence {
     let waiting = match config_state(target, node) {
         Convergence::Converged if patience.was_ready && node.ready != Readiness::Ready => Waiting::NotReady,
         Convergence::Waiting(waiting) => waiting,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn verdict(target: &str, status: ConfigStatus) -> Convergence {
-        judge(&Target::Source(spec(target)), &node(Some(spec(target)), status), Patience::STATE_ONLY)
+        judge(&Target::Source(spec(target)), &node(Some(spec(target)), status), WaitContext::STATE_ONLY)
     }
 
     const REFUSED: &str = error_text::VALIDATE;
@@ -268,7 +268,7 @@ mod tests {
     fn waiting_ends_with_the_timeout_and_says_for_what() {
         let target = Target::Source(spec("b"));
         let observed = node(Some(spec("b")), ConfigStatus::default());
-        let patience = |seconds| Patience {
+        let patience = |seconds| WaitContext {
             was_ready: true,
             waited: Duration::from_secs(seconds),
             timeout: Some(Duration::from_secs(10)),
@@ -285,7 +285,7 @@ mod tests {
         let target = Target::Source(spec("b"));
         let mut observed = node(Some(spec("b")), status(Some("b"), Some("b"), None));
         observed.ready = Readiness::NotReady;
-        let patience = |was_ready| Patience { was_ready, ..Patience::STATE_ONLY };
+        let patience = |was_ready| WaitContext { was_ready, ..WaitContext::STATE_ONLY };
         assert_eq!(judge(&target, &observed, patience(true)), Convergence::Waiting(Waiting::NotReady));
         assert_eq!(judge(&target, &observed, patience(false)), Convergence::Converged);
         observed.ready = Readiness::Ready;
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn local_is_converged_when_status_is_empty() {
-        let local = |observed: ConfigStatus| judge(&Target::Local, &node(None, observed), Patience::STATE_ONLY);
+        let local = |observed: ConfigStatus| judge(&Target::Local, &node(None, observed), WaitContext::STATE_ONLY);
         assert_eq!(local(ConfigStatus::default()), Convergence::Converged);
         assert_eq!(local(status(Some("a"), Some("a"), None)), Convergence::Waiting(Waiting::NotAcknowledged));
         assert_eq!(local(status(None, Some("a"), None)), Convergence::Waiting(Waiting::Activating));
@@ -305,9 +305,12 @@ mod tests {
     fn a_spec_that_names_something_else_is_not_assigned() {
         let observed = node(Some(spec("a")), status(Some("b"), Some("b"), None));
         assert_eq!(
-            judge(&Target::Source(spec("b")), &observed, Patience::STATE_ONLY),
+            judge(&Target::Source(spec("b")), &observed, WaitContext::STATE_ONLY),
             Convergence::Waiting(Waiting::NotAssigned)
         );
-        assert_eq!(judge(&Target::Local, &observed, Patience::STATE_ONLY), Convergence::Waiting(Waiting::NotAssigned));
+        assert_eq!(
+            judge(&Target::Local, &observed, WaitContext::STATE_ONLY),
+            Convergence::Waiting(Waiting::NotAssigned)
+        );
     }
 }

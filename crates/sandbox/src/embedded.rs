@@ -12,7 +12,7 @@ use serde_json::json;
 use tower::ServiceExt as _;
 
 use super::agents::{Agents, Options as AgentOptions};
-use super::api::{Api, ApiOptions, Character, User};
+use super::api::{Api, ApiOptions, ServerProfile, User};
 use super::face::ServerFace;
 use super::face::kubeconfig::{Kubeconfig, SaveError};
 use super::face::serve::{self, ServeError, Serving};
@@ -36,7 +36,7 @@ const NAMESPACE: &str = "nodecfg-system";
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
     /// Which API server it behaves like.
-    pub character: Character,
+    pub character: ServerProfile,
     /// Seeds everything that looks random.
     pub seed: u64,
     /// How many times faster than real its kubelets are.
@@ -58,7 +58,7 @@ pub struct EmbeddedOptions {
 impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self {
-            character: Character::V1_21,
+            character: ServerProfile::V1_21,
             seed: 0,
             speed: 1.0,
             faults: Faults::default(),
@@ -135,7 +135,7 @@ impl Embedded {
         if let Some(unknown) = options.faults.nodes().find(|node| specs.iter().all(|spec| spec.name != **node)) {
             return Err(SandboxError::UnknownNode(unknown.to_string()));
         }
-        let agents = options.character == Character::V1_36 && options.installed;
+        let agents = options.character == ServerProfile::V1_36 && options.installed;
         if let Some(fault) = options.faults.all().find(|fault| !agents && fault.needs_agent()) {
             return Err(SandboxError::NeedsAgent(fault));
         }

@@ -5,12 +5,12 @@
 //! in maud, which escapes every text. The page forbids itself everything but its own style and its own script, by their hashes.
 
 mod changes;
-mod chronicle;
 mod document;
 mod failures;
 mod nodes;
 pub mod page;
 mod run;
+mod run_timeline;
 mod status;
 mod text;
 mod timeline;
@@ -18,7 +18,7 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
-pub use chronicle::Chronicle;
 pub use document::write;
 pub use run::{Run, failed, of_run};
+pub use run_timeline::RunTimeline;
 pub use status::of_status;

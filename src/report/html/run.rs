@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::chronicle::Chronicle;
 use super::failures::{Case, grouped};
 use super::page::{FailureGroup, Node, Notice, Page, Pool};
+use super::run_timeline::RunTimeline;
 use crate::report::error::ErrorMessage;
-use crate::report::progress::Scene;
+use crate::report::progress::RunHeader;
 use crate::report::{duration, names, source, summary};
 use crate::review::Review;
 use nodecfg_contract::names::PoolName;
@@ -21,11 +21,11 @@ pub struct Run {
     /// The command.
     pub command: &'static str,
     /// What it works on.
-    pub scene: Scene,
+    pub scene: RunHeader,
     /// What is to be done.
     pub review: Review,
     /// What has happened.
-    pub chronicle: Chronicle,
+    pub chronicle: RunTimeline,
 }
 
 /// The page of a run that has come to its end, at `now`. `error` is what cut it short.
@@ -83,8 +83,8 @@ pub fn failed(command: &'static str, now: Timestamp, exit_code: u8, errors: Vec<
     }
 }
 
-fn scene(scene: &Scene) -> Vec<(&'static str, String)> {
-    let Scene { fleet, commit, signer, namespace, server } = scene;
+fn scene(scene: &RunHeader) -> Vec<(&'static str, String)> {
+    let RunHeader { fleet, commit, signer, namespace, server } = scene;
     let revision = commit.as_ref().map_or_else(|| "the working tree".to_owned(), |commit| format!("{commit}"));
     let mut facts = vec![("fleet", fleet.to_string()), ("commit", revision)];
     facts.extend(signer.as_ref().map(|signer| ("signed by", signer.to_string())));

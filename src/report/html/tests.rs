@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::page::{Node, Page, Pool};
-use super::{Chronicle, Run, failed, of_run, of_status, write};
+use super::{Run, RunTimeline, failed, of_run, of_status, write};
 use crate::report::error::ErrorMessage;
-use crate::report::progress::Scene;
+use crate::report::progress::RunHeader;
 use crate::review::{Review, Side};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName};
@@ -38,7 +38,7 @@ fn body(page: &str) -> &str {
 }
 
 fn run(server: &str) -> Run {
-    let scene = Scene {
+    let scene = RunHeader {
         fleet: FleetName::new("prod").unwrap(),
         commit: None,
         signer: None,
@@ -57,7 +57,7 @@ fn run(server: &str) -> Run {
         assumed_version: None,
         cluster: None,
     };
-    Run { command: "sync", scene, review, chronicle: Chronicle::new(at(0)) }
+    Run { command: "sync", scene, review, chronicle: RunTimeline::new(at(0)) }
 }
 
 fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> PoolOutcome {

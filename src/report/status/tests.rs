@@ -4,7 +4,7 @@ use super::*;
 use crate::status::tests::{at, compared, orders};
 use crate::status::{FleetStatus, Running, make};
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, NodeHalf, Pause, Readiness};
+use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
 use nodecfg_planning::judge::Target;
 use nodecfg_planning::plan::fixtures::{node as bare, source as source_of, *};
 
@@ -41,7 +41,7 @@ fn cluster(pools: usize, nodes: usize) -> FleetStatus {
                 (1, 1) => refusing(node, &source, error_text::VALIDATE),
                 (1, 2) => Node { ready: Readiness::NotReady, ready_since: Some(since), ..node },
                 (1, 3) => Node { source: Some(source.clone()), ..bare(&host, name) },
-                (1, 4) => Node { source: None, half: NodeHalf::AgentSilent, status: Default::default(), ..node },
+                (1, 4) => Node { source: None, half: NodeSupport::AgentSilent, status: Default::default(), ..node },
                 (1, 5) => on(node, &source_of("made-by-hand-for-a-test")),
                 (2, 0..40) => bare(&host, name),
                 _ => Node { status_since: Some(since), ..node },

@@ -32,7 +32,7 @@ pub struct Cache {
 
 /// The part of the cache that belongs to one repository.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct RepositoryCache {
     folder: PathBuf,
 }
 
@@ -70,15 +70,15 @@ impl Cache {
     ///
     /// # Errors
     /// When its folder cannot be made.
-    pub fn shelf(&self, key: &str) -> Result<Shelf, RemoteError> {
+    pub fn shelf(&self, key: &str) -> Result<RepositoryCache, RemoteError> {
         let hash = blake3::hash(key.as_bytes()).to_hex();
         let folder = self.root.join(hash.get(..32).unwrap_or_default());
         private_folder(&folder).map_err(failed("make", &folder))?;
-        Ok(Shelf { folder })
+        Ok(RepositoryCache { folder })
     }
 }
 
-impl Shelf {
+impl RepositoryCache {
     /// Where a commit without its history is, when it is there.
     #[must_use]
     pub fn commit(&self, id: Oid) -> Option<PathBuf> {

@@ -27,7 +27,7 @@ pub use environment::Environment;
 pub use error::RemoteError;
 pub use progress::{Extent, Progress};
 
-use cache::{Cache, Shelf, discard, touch};
+use cache::{Cache, RepositoryCache, discard, touch};
 use session::Session;
 use wanted::{Listed, Wanted, hint, leading_id, wanted};
 
@@ -91,7 +91,7 @@ impl Reading<'_> {
         }
     }
 
-    fn read_from(&self, shelf: &Shelf) -> Result<Snapshot, RepositoryError> {
+    fn read_from(&self, shelf: &RepositoryCache) -> Result<Snapshot, RepositoryError> {
         let draft = Draft { path: shelf.draft().map_err(|error| self.failed(error))? };
         let repository = self.init(&draft.path).map_err(|error| self.failed(error))?;
         let session = self.session(&draft.path)?;
@@ -136,7 +136,7 @@ impl Reading<'_> {
 
     /// Reads a revision that needs the history, or whose server gives no less. A history that turns out damaged is
     /// fetched anew, once.
-    fn with_history(&self, shelf: &Shelf) -> Result<Snapshot, RepositoryError> {
+    fn with_history(&self, shelf: &RepositoryCache) -> Result<Snapshot, RepositoryError> {
         self.progress.start("waiting for another run");
         let lock = shelf.lock_history().map_err(|error| self.failed(error))?;
         let path = shelf.history();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use http::Request;
 use kube::Client;
 use nodecfg_contract::names::NodeName;
-use nodecfg_sandbox::api::Character;
+use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::{Fault, Kubelets};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -114,9 +114,9 @@ impl Cluster {
             (powers.api().client(), Server::Sandbox(Box::new(powers)))
         };
         let (client, server) = match host {
-            Host::Kubelets => sandbox(Character::V1_21, true, nodes, faults).await,
-            Host::Agents => sandbox(Character::V1_36, true, nodes, faults).await,
-            Host::Dropping => sandbox(Character::V1_36, false, nodes, faults).await,
+            Host::Kubelets => sandbox(ServerProfile::V1_21, true, nodes, faults).await,
+            Host::Agents => sandbox(ServerProfile::V1_36, true, nodes, faults).await,
+            Host::Dropping => sandbox(ServerProfile::V1_36, false, nodes, faults).await,
             Host::Real(assets) => {
                 let control_plane = ControlPlane::start(&assets, &kubeconfig).await;
                 let (client, kubelets) = control_plane.populate(nodes, faults).await;

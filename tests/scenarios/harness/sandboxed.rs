@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nodecfg_agent::state::Settings;
-use nodecfg_sandbox::api::{Api, Character};
+use nodecfg_sandbox::api::{Api, ServerProfile};
 use nodecfg_sandbox::face::serve::{Identity, Options, Serving, serve};
 use nodecfg_sandbox::face::wire::{Entry, Fault, Injected, Wire};
 use nodecfg_sandbox::kubelets::Faults;
@@ -26,7 +26,7 @@ pub struct Powers {
 
 impl Powers {
     pub(super) async fn start(
-        character: Character,
+        character: ServerProfile,
         installed: bool,
         large: bool,
         nodes: Vec<NodeSpec>,

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::state::{Beyond, Phase};
+use crate::state::{AgentState, Phase};
 use crate::store::{CheckpointFolder, Description};
 use anstyle::{AnsiColor, Style};
 use nodecfg_contract::ConfigSource;
@@ -88,7 +88,7 @@ fn described(source: Option<&ConfigSource>) -> String {
     if parts.is_empty() { source.to_string() } else { format!("{source} ({})", parts.join(", ")) }
 }
 
-fn state(beyond: &Beyond, known_good: bool) -> String {
+fn state(beyond: &AgentState, known_good: bool) -> String {
     match &beyond.phase {
         Phase::Settled if beyond.failure.is_some() => bad("on the last known good, since the assignment failed"),
         Phase::Settled if known_good => good("settled"),
@@ -153,12 +153,12 @@ mod tests {
         let on_trial = Description {
             assigned: Some(source("new", "u-2")),
             last_known_good: Some(source("old", "u-1")),
-            beyond: Beyond {
+            beyond: AgentState {
                 phase: Phase::Trying(trial),
                 active: Some(source("new", "u-2")),
                 pool: Some("gpu".to_owned()),
                 restarts: 2,
-                ..Beyond::default()
+                ..AgentState::default()
             },
             checkpoints: vec![
                 checkpoint("u-1", vec!["lastKnownGood"], Some(120)),
@@ -174,7 +174,7 @@ mod tests {
         };
         let fell_back = Description {
             assigned: Some(source("new", "u-2")),
-            beyond: Beyond { failure: Some(failure), restarts: 1, rollbacks: 1, ..Beyond::default() },
+            beyond: AgentState { failure: Some(failure), restarts: 1, rollbacks: 1, ..AgentState::default() },
             checkpoints: vec![checkpoint("u-2", vec!["assigned"], None), checkpoint("u-9", vec![], Some(1))],
             problems: vec!["assigned: there is no checkpoint".to_owned()],
             ..Description::default()

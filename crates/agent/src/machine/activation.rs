@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::backoff::Backoff;
 use super::{MachineState, Turn, texts};
-use crate::signals::{ActivationError, Effect, NodeHealth};
+use crate::events::{ActivationError, Effect, NodeHealth};
 use crate::state::{AssignmentFailure, FailureKind, Phase, Trial};
 use nodecfg_contract::error_text;
 

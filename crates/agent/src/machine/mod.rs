@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::signals::{ConfigCheck, Event, Fetched, Step};
+use super::events::{ConfigCheck, Event, Fetched, Step};
 use super::state::{Ledger, Phase, Settings};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::world::{Behaviour, Faults, World, at, settings, source, wanting};
 use super::{MachineState, not_saved, step};
-use crate::signals::{ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth};
+use crate::events::{ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth};
 use crate::state::{FailureKind, Ledger, Phase};
 use nodecfg_contract::ConfigSource;
 

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::world::{Map, World, at};
-use crate::signals::ConfigCheck;
+use crate::events::ConfigCheck;
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
 fn lines() -> Vec<Value> {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::backoff::{after, since};
 use super::{MachineState, texts};
-use crate::signals::{ActivationError, Effect};
+use crate::events::{ActivationError, Effect};
 use crate::state::{AssignmentFailure, FailureKind, Phase};
 use nodecfg_contract::nodeconfig::{ACTIVE, Condition, KNOWN_GOOD, NodeConfigStatus, ReportingAgent, SYNCED};
 use nodecfg_contract::{ConfigStatus, error_text};

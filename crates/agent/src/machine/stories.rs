@@ -1,7 +1,7 @@
 //! What becomes of assignments, told from the outside: what spec said, what went wrong, what the agent did and reported.
 
 use super::world::{Behaviour, World, source, wanting};
-use crate::signals::ConfigCheck;
+use crate::events::ConfigCheck;
 use crate::state::Phase;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::nodeconfig::Condition;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::activation::Cause;
 use super::backoff::{after, jittered};
 use super::{Found, MachineState, Turn, UnderWay, texts};
-use crate::signals::{ConfigCheck, Effect, FetchError, Fetched, NodeHealth};
+use crate::events::{ConfigCheck, Effect, FetchError, Fetched, NodeHealth};
 use crate::state::{AssignmentFailure, FailureKind, Phase};
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};

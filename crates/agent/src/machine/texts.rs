@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::trial::Ailment;
-use crate::signals::Announcement;
+use super::trial::HealthProblem;
+use crate::events::Announcement;
 use crate::state::{AssignmentFailure, FailureKind};
 use nodecfg_contract::error_text::TRIAL_PREFIX;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
@@ -54,46 +54,46 @@ pub(super) fn reason(kind: FailureKind) -> &'static str {
 }
 
 /// What is wrong with a kubelet, without what changes from one look to the next.
-pub(super) fn ailment(ailment: &Ailment) -> &'static str {
+pub(super) fn ailment(ailment: &HealthProblem) -> &'static str {
     match ailment {
-        Ailment::Healthz(_) => "its /healthz does not answer",
-        Ailment::NotReady => "its Node is not Ready",
-        Ailment::NoLease => "its Lease is not renewed",
+        HealthProblem::Healthz(_) => "its /healthz does not answer",
+        HealthProblem::NotReady => "its Node is not Ready",
+        HealthProblem::NoLease => "its Lease is not renewed",
     }
 }
 
-fn in_full(what: &Ailment) -> String {
+fn in_full(what: &HealthProblem) -> String {
     match what {
-        Ailment::Healthz(reason) => format!("{}: {reason}", ailment(what)),
+        HealthProblem::Healthz(reason) => format!("{}: {reason}", ailment(what)),
         _ => ailment(what).to_owned(),
     }
 }
 
-fn failed(what: &Ailment) -> String {
+fn failed(what: &HealthProblem) -> String {
     let what = match what {
-        Ailment::Healthz(_) => "kubelet /healthz did not answer",
-        Ailment::NotReady => "Node was not Ready",
-        Ailment::NoLease => "Lease was not renewed",
+        HealthProblem::Healthz(_) => "kubelet /healthz did not answer",
+        HealthProblem::NotReady => "Node was not Ready",
+        HealthProblem::NoLease => "Lease was not renewed",
     };
     format!("{TRIAL_PREFIX}{what}")
 }
 
 /// A trial's error text and reason: the kubelet stopped answering again and again.
-pub(super) fn crash_loop(lapses: u32, what: &Ailment) -> (String, String) {
+pub(super) fn crash_loop(lapses: u32, what: &HealthProblem) -> (String, String) {
     let error = format!("{TRIAL_PREFIX}kubelet stopped answering /healthz {lapses} times");
     let message = format!("the kubelet stopped answering {lapses} times during its trial; now {}", in_full(what));
     (error, message)
 }
 
 /// The same: it never was healthy.
-pub(super) fn never_healthy(limit: Duration, what: &Ailment) -> (String, String) {
+pub(super) fn never_healthy(limit: Duration, what: &HealthProblem) -> (String, String) {
     let limit = limit.as_secs_f64();
     let error = format!("{} within {limit} s", failed(what));
     (error, format!("the kubelet was not healthy within {limit} s of its restart: {}", in_full(what)))
 }
 
 /// The same: it was healthy, and then not any more.
-pub(super) fn no_longer_healthy(limit: Duration, what: &Ailment) -> (String, String) {
+pub(super) fn no_longer_healthy(limit: Duration, what: &HealthProblem) -> (String, String) {
     let limit = limit.as_secs_f64();
     let error = format!("{} for {limit} s", failed(what));
     (error, format!("the kubelet was unhealthy for more than {limit} s during its trial: {}", in_full(what)))

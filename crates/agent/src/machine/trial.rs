@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::backoff::{after, shifted, since};
 use super::{MachineState, Turn, texts};
-use crate::signals::{Effect, Health, NodeHealth};
+use crate::events::{Effect, Health, NodeHealth};
 use crate::state::{AssignmentFailure, FailureKind, Phase, Trial};
 
 /// How often `/healthz` may stop answering: what stops more often is in a crash loop.
@@ -36,14 +36,14 @@ pub(super) struct Watch {
     /// What the API server said when it was asked last. `None`: nothing.
     node: Option<NodeHealth>,
     /// What is wrong, since the last look.
-    pub(super) ailment: Option<Ailment>,
+    pub(super) ailment: Option<HealthProblem>,
     /// Whether nothing is left to be seen.
     ripe: bool,
 }
 
 /// What keeps a kubelet from being healthy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ailment {
+pub(super) enum HealthProblem {
     /// `/healthz` does not answer.
     Healthz(String),
     /// Its Node is not Ready.
@@ -80,16 +80,16 @@ impl Trial {
         self.ailing_since = self.ailing_since.map(|_| now);
     }
 
-    fn ailment(&self, health: &Result<(), String>, node: Option<NodeHealth>) -> Option<Ailment> {
+    fn ailment(&self, health: &Result<(), String>, node: Option<NodeHealth>) -> Option<HealthProblem> {
         if let Err(reason) = health {
-            return Some(Ailment::Healthz(reason.clone()));
+            return Some(HealthProblem::Healthz(reason.clone()));
         }
         let (before, node) = (self.before?, node?);
         if before.ready && !node.ready {
-            return Some(Ailment::NotReady);
+            return Some(HealthProblem::NotReady);
         }
         let renewed = node.lease_renewed.is_some_and(|renewed| renewed > self.started);
-        (before.lease_renewed.is_some() && !renewed).then_some(Ailment::NoLease)
+        (before.lease_renewed.is_some() && !renewed).then_some(HealthProblem::NoLease)
     }
 }
 
@@ -185,7 +185,7 @@ impl MachineState {
         }
     }
 
-    fn failure(&self, trial: &Trial, ailment: Option<&Ailment>, now: Timestamp) -> Option<AssignmentFailure> {
+    fn failure(&self, trial: &Trial, ailment: Option<&HealthProblem>, now: Timestamp) -> Option<AssignmentFailure> {
         let ailment = ailment?;
         let limit = self.volatile.settings.health_timeout;
         // Where the host was started anew, the kubelet was too and gets its time again; but not for ever.

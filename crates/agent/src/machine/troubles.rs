@@ -2,7 +2,7 @@
 
 use super::stories::{names, world};
 use super::world::{Behaviour, World, at, source};
-use crate::signals::ConfigCheck;
+use crate::events::ConfigCheck;
 use crate::state::Phase;
 use nodecfg_contract::ConfigSource;
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::backoff::{after, since};
 use super::{MachineState, not_saved, step};
-use crate::signals::{
+use crate::events::{
     ActivationError, Announcement, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step,
 };
 use crate::state::{FailureKind, Ledger, Phase, Settings};

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::disk::memory::MemoryDisk;
-use crate::signals::Health;
+use crate::events::Health;
 use crate::state::FailureKind;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};

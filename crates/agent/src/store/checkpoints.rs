@@ -11,7 +11,7 @@ use super::names::check_plain;
 use super::source::Resolved;
 use crate::disk::durable::{self, DiskError, FILE_MODE, FOLDER_MODE, UNFINISHED};
 use crate::disk::{Disk, Entry, EntryKind};
-use crate::signals::Download;
+use crate::events::Download;
 use nodecfg_contract::ConfigSource;
 
 /// The largest file of a checkpoint that is read. An API server takes a ConfigMap of 1 MiB.

@@ -8,7 +8,7 @@ use super::checkpoints::{MAX_FILE, resolved};
 use super::{CHECKPOINTS, STORE, Store, StoreError};
 use crate::disk::durable::{self, DiskError};
 use crate::disk::{Disk, EntryKind};
-use crate::state::{Beyond, Ledger};
+use crate::state::{AgentState, Ledger};
 use nodecfg_contract::ConfigSource;
 
 /// A store.
@@ -20,7 +20,7 @@ pub struct Description {
     /// What the kubelet falls back to.
     pub last_known_good: Option<ConfigSource>,
     /// What the kubelet's own format has no place for: what is active, the phase, the failure, and counters.
-    pub beyond: Beyond,
+    pub beyond: AgentState,
     /// The checkpoints, by uid and resourceVersion.
     pub checkpoints: Vec<CheckpointFolder>,
     /// What is wrong with it.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::disk::Disk;
 use super::disk::durable::DiskError;
-use super::signals::Download;
+use super::events::Download;
 use super::state::Ledger;
 use nodecfg_contract::ConfigSource;
 

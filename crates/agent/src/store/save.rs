@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{AGENT, ASSIGNED, CHECKPOINTS, LAST_KNOWN_GOOD, META, STORE, StoreError, source};
 use crate::disk::Disk;
 use crate::disk::durable::{self, FILE_MODE};
-use crate::state::{Beyond, Ledger, Phase};
+use crate::state::{AgentState, Ledger, Phase};
 use nodecfg_contract::ConfigSource;
 
 /// The format of `agent.json`. One that is higher is of a later nodecfg, and not read.
@@ -31,7 +31,7 @@ struct Saved {
     now: Pair,
     /// What they held when this was written.
     before: Pair,
-    beyond: Beyond,
+    beyond: AgentState,
 }
 
 /// What the kubelet's files hold.
@@ -53,7 +53,7 @@ pub(super) fn load(disk: &dyn Disk, folder: &Path) -> Result<Ledger, StoreError>
     let Some(saved) = saved else {
         // A kubelet makes both; of an agent's first save, none or one may have been made.
         let found = Pair { assigned: assigned.flatten(), last_known_good: last_known_good.flatten() };
-        return Ok(taken_over(found, Beyond::default()));
+        return Ok(taken_over(found, AgentState::default()));
     };
     let gone = |name: &str| StoreError::Unreadable {
         path: meta(folder).join(name),
@@ -73,12 +73,16 @@ pub(super) fn load(disk: &dyn Disk, folder: &Path) -> Result<Ledger, StoreError>
 }
 
 /// The ledger of somebody else's files. What the kubelet runs is what it ran, as far as is known.
-fn taken_over(found: Pair, known: Beyond) -> Ledger {
+fn taken_over(found: Pair, known: AgentState) -> Ledger {
     let Pair { assigned, last_known_good } = found;
     let nothing = assigned.is_none() && last_known_good.is_none() && known.active.is_none();
     let phase = if nothing { Phase::Settled } else { Phase::Activating { before: None } };
-    let Beyond { active, restarts, rollbacks, .. } = known;
-    Ledger { assigned, last_known_good, beyond: Beyond { phase, active, restarts, rollbacks, ..Beyond::default() } }
+    let AgentState { active, restarts, rollbacks, .. } = known;
+    Ledger {
+        assigned,
+        last_known_good,
+        beyond: AgentState { phase, active, restarts, rollbacks, ..AgentState::default() },
+    }
 }
 
 pub(super) fn save(disk: &dyn Disk, folder: &Path, ledger: &Ledger, settled: bool) -> Result<(), StoreError> {

@@ -8,8 +8,8 @@ use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::disk::real::RealDisk;
 use crate::disk::{Entry, EntryKind};
-use crate::signals::NodeHealth;
-use crate::state::{Beyond, Phase, Trial};
+use crate::events::NodeHealth;
+use crate::state::{AgentState, Phase, Trial};
 
 const DIR: &str = "/var/lib/nodecfg";
 
@@ -37,7 +37,7 @@ fn ledger(assigned: Option<u64>, good: Option<u64>, restarts: u64) -> Ledger {
         1 => Phase::Activating { before: None },
         _ => Phase::Trying(Trial { lapses: 1, ..Trial::default() }),
     };
-    let beyond = Beyond { active: active.clone(), restarts, phase, ..Beyond::default() };
+    let beyond = AgentState { active: active.clone(), restarts, phase, ..AgentState::default() };
     Ledger { assigned: active, last_known_good: good.map(source), beyond }
 }
 
@@ -98,7 +98,7 @@ fn a_tree_that_a_kubelet_left_is_read() {
     disk.put(&at("store/checkpoints/gone/3/kubelet"), b"", 0o644);
     let found = load(&disk).unwrap();
     assert_eq!((found.assigned.clone(), found.last_known_good.clone()), (Some(source(7)), None));
-    assert_eq!(found.beyond, Beyond { phase: Phase::Activating { before: None }, ..Beyond::default() });
+    assert_eq!(found.beyond, AgentState { phase: Phase::Activating { before: None }, ..AgentState::default() });
     let store = Store::new(dir());
     assert_eq!(store.checkpoint(&disk, &source(7)).unwrap()["kubelet"], "maxPods: 5\n");
     assert!(matches!(store.checkpoint(&disk, &source(6)), Err(StoreError::Missing(_))));
@@ -119,8 +119,10 @@ fn another_writer_counts_and_an_interrupted_save_does_not() {
         store.save(&disk, ledger).unwrap();
         disk
     };
-    let ours =
-        Ledger { beyond: Beyond { rollbacks: 4, ..ledger(Some(2), Some(1), 5).beyond }, ..ledger(Some(2), Some(1), 5) };
+    let ours = Ledger {
+        beyond: AgentState { rollbacks: 4, ..ledger(Some(2), Some(1), 5).beyond },
+        ..ledger(Some(2), Some(1), 5)
+    };
     // The save was interrupted before the kubelet's file was replaced.
     let disk = saved(&ours);
     disk.put(&at("store/meta/assigned"), source::encode(Some(&source(1))).unwrap().as_bytes(), 0o600);
@@ -130,12 +132,12 @@ fn another_writer_counts_and_an_interrupted_save_does_not() {
     disk.put(&at("store/meta/assigned"), source::encode(Some(&source(3))).unwrap().as_bytes(), 0o600);
     let found = load(&disk).unwrap();
     assert_eq!((found.assigned, found.last_known_good), (Some(source(3)), Some(source(1))));
-    let beyond = Beyond {
+    let beyond = AgentState {
         phase: Phase::Activating { before: None },
         active: Some(source(2)),
         restarts: 5,
         rollbacks: 4,
-        ..Beyond::default()
+        ..AgentState::default()
     };
     assert_eq!(found.beyond, beyond);
     // A kubelet was reset.
@@ -168,12 +170,12 @@ fn a_state_file_of_another_release_is_read_whatever_it_leaves_out_or_adds() {
         disk.put(&at("agent.json"), saved.as_bytes(), 0o600);
         let before = Some(NodeHealth { ready: true, lease_renewed: None });
         let started = "2026-01-01T00:00:00Z".parse().unwrap();
-        let beyond = Beyond {
+        let beyond = AgentState {
             phase: Phase::Trying(Trial { started, before, ..Trial::default() }),
             active: Some(source(2)),
             content_hash: Some("h".to_owned()),
             rollbacks: 3,
-            ..Beyond::default()
+            ..AgentState::default()
         };
         let expected = Ledger { assigned: Some(source(2)), last_known_good: Some(source(1)), beyond };
         assert_eq!(load(&disk).unwrap(), expected);

@@ -13,7 +13,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, Watc
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfigResource, definition};
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
-use nodecfg_sandbox::api::{Api, ApiOptions, Character, User};
+use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::face::ServerFace;
 use nodecfg_sandbox::face::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::face::serve::{Identity, Options, Serving, serve};
@@ -64,7 +64,7 @@ pub struct Site {
 impl Site {
     /// A cluster that drops `configSource`, has the resource NodeConfig, and this one node.
     async fn up() -> Self {
-        let character = Character::V1_36;
+        let character = ServerProfile::V1_36;
         let api = Api::new(ApiOptions {
             character,
             tokens: BTreeMap::from([(TOKEN.to_owned(), User::admin("agent"))]),

@@ -17,7 +17,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfigResource, NodeConfigStatus, definition};
-use nodecfg_sandbox::api::{Api, ApiOptions, Character, User};
+use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::nodes::{NodeSpec, node_object};
 use serde_json::{Value, json};
 
@@ -182,7 +182,7 @@ struct Node {
 impl Cluster {
     async fn of(scenario: &Scenario) -> Self {
         let api = Api::new(ApiOptions {
-            character: Character::V1_36,
+            character: ServerProfile::V1_36,
             tokens: BTreeMap::from([(server::TOKEN.to_owned(), User::admin("agent"))]),
             ..ApiOptions::default()
         });

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use nodecfg_agent::disk::memory::{Fault, MemoryDisk};
+use nodecfg_agent::events::{ActivationError, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
-use nodecfg_agent::signals::{ActivationError, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use nodecfg_agent::state::{FailureKind, Ledger, Phase, Settings};
 use nodecfg_agent::store::Store;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};

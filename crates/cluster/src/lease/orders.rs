@@ -45,7 +45,7 @@ impl OrderError {
 
 /// What is ordered of a fleet, and who holds its lock, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Desk {
+pub struct LeaseSnapshot {
     /// Namespace and name of the Lease.
     pub lease: String,
     /// The Lease; `None` while there is none.
@@ -62,10 +62,10 @@ impl LeaseRequests {
         Orders::read(&view.annotations).map_err(|problem| OrderError::Garbled { lease: self.display(), problem })
     }
 
-    async fn desk(&self) -> Result<Desk, OrderError> {
+    async fn desk(&self) -> Result<LeaseSnapshot, OrderError> {
         let view = self.get().await?;
         let orders = view.as_ref().map(|view| self.orders(view)).transpose()?.unwrap_or_default();
-        Ok(Desk { lease: self.display(), view, orders, now: self.transport.server_time() })
+        Ok(LeaseSnapshot { lease: self.display(), view, orders, now: self.transport.server_time() })
     }
 
     /// Replaces the annotations of a Lease and nothing else; a Lease that is not there is made, held by nobody.
@@ -91,7 +91,7 @@ impl LeaseRequests {
 ///
 /// # Errors
 /// [`OrderError`].
-pub async fn desk(reader: &ClusterReader, namespace: &str, fleet: &FleetName) -> Result<Desk, OrderError> {
+pub async fn desk(reader: &ClusterReader, namespace: &str, fleet: &FleetName) -> Result<LeaseSnapshot, OrderError> {
     requests(reader, namespace, fleet).desk().await
 }
 
@@ -105,8 +105,8 @@ pub async fn order(
     reader: &ClusterReader,
     namespace: &str,
     fleet: &FleetName,
-    mut change: impl FnMut(&Desk) -> Option<Orders>,
-) -> Result<Desk, OrderError> {
+    mut change: impl FnMut(&LeaseSnapshot) -> Option<Orders>,
+) -> Result<LeaseSnapshot, OrderError> {
     let requests = requests(reader, namespace, fleet);
     let mut races = 0;
     loop {
@@ -117,7 +117,7 @@ pub async fn order(
         match requests.write_annotations(desk.view.as_ref(), &annotations).await {
             Ok(view) => {
                 let now = requests.transport.server_time();
-                return Ok(Desk { lease: desk.lease, view: Some(view), orders, now });
+                return Ok(LeaseSnapshot { lease: desk.lease, view: Some(view), orders, now });
             }
             // Somebody was faster: the holder with a renewal, or another order.
             Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. })

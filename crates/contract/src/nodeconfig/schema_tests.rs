@@ -7,7 +7,7 @@ use proptest::{option, sample};
 use serde_json::{Value, json};
 
 use crate::nodeconfig::definition;
-use nodecfg_sandbox::api::{Api, ApiOptions, Character};
+use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 fn schema() -> Value {
     definition().pointer("/spec/versions/0/schema/openAPIV3Schema").expect("a schema").clone()
@@ -204,7 +204,7 @@ proptest! {
         uid in option::weighted(0.1, sample::select(vec!["", "u"])),
         version in option::weighted(0.1, sample::select(vec!["", "1"])),
     ) {
-        let api = Api::new(ApiOptions { character: Character::V1_21, ..ApiOptions::default() });
+        let api = Api::new(ApiOptions { character: ServerProfile::V1_21, ..ApiOptions::default() });
         let fields = [
             ("name", name.as_deref()),
             ("namespace", namespace.as_deref()),

@@ -132,7 +132,7 @@ pub struct Node {
     /// `status.config`: what is so.
     pub status: ConfigStatus,
     /// Whether its half of the contract follows `source`.
-    pub half: NodeHalf,
+    pub half: NodeSupport,
 }
 
 impl Node {
@@ -156,21 +156,21 @@ impl Node {
             deleting: false,
             source: None,
             status: ConfigStatus::default(),
-            half: NodeHalf::KubeletSilent,
+            half: NodeSupport::KubeletSilent,
         }
     }
 
     /// Whether it follows `configSource`, as far as can be seen.
     #[must_use]
     pub fn follows_config_source(&self) -> bool {
-        self.half == NodeHalf::Follows
+        self.half == NodeSupport::Follows
     }
 }
 
 /// Whether the node's half of the contract follows what the node is pointed at, as far as can be seen, and why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub enum NodeHalf {
+pub enum NodeSupport {
     /// It does; or nothing speaks against it, as long as nothing is assigned that it could answer to.
     Follows,
     /// The kubelet would have to, and cannot.
@@ -187,7 +187,7 @@ pub enum NodeHalf {
     Outlived,
 }
 
-impl NodeHalf {
+impl NodeSupport {
     /// Whether a kubelet of this version does, that reports `status.config` or not.
     #[must_use]
     pub fn of_kubelet(version: Option<KubeletVersion>, reports: bool) -> Self {

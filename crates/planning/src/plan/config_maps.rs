@@ -14,14 +14,14 @@ use nodecfg_contract::{ConfigMapSource, ConfigSource, KUBELET_KEY};
 
 /// Answers questions about the cluster's ConfigMaps from what was observed. Thousands of nodes point at a handful of
 /// ConfigMaps, so each content is parsed once.
-pub(super) struct Shelf<'a> {
+pub(super) struct ConfigMapIndex<'a> {
     desired: &'a Desired,
     observed: &'a Observed,
     parsed: RefCell<BTreeMap<ConfigSource, Option<Document>>>,
     hashes: RefCell<BTreeMap<ConfigSource, Option<ContentHash>>>,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> ConfigMapIndex<'a> {
     pub(super) fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
         Self { desired, observed, parsed: RefCell::default(), hashes: RefCell::default() }
     }

@@ -3,9 +3,9 @@
 
 use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::desired::Pool;
-use crate::judge::{Convergence, Patience, Target, Waiting, judge};
+use crate::judge::{Convergence, Target, WaitContext, Waiting, judge};
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::{Node, NodeHalf, Pause, Readiness};
+use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource};
 
 /// What is to be done with a node.
@@ -92,7 +92,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
         return leave(Why::Deleting);
     }
     let assigned = rules.target.is_named_by(node.source.as_ref());
-    let verdict = judge(rules.target, node, Patience::STATE_ONLY);
+    let verdict = judge(rules.target, node, WaitContext::STATE_ONLY);
     if assigned && verdict == Convergence::Converged {
         return leave(Why::Converged);
     }
@@ -134,11 +134,11 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
 #[must_use]
 pub fn unreached(node: &Node) -> Option<Why> {
     match node.half {
-        NodeHalf::Follows => None,
-        NodeHalf::KubeletUnable { version } => Some(Why::Unsupported { version }),
-        NodeHalf::KubeletSilent => Some(Why::NoDynamicConfig),
-        NodeHalf::AgentSilent => Some(Why::AgentSilent),
-        NodeHalf::Outlived => Some(Why::Outlived),
+        NodeSupport::Follows => None,
+        NodeSupport::KubeletUnable { version } => Some(Why::Unsupported { version }),
+        NodeSupport::KubeletSilent => Some(Why::NoDynamicConfig),
+        NodeSupport::AgentSilent => Some(Why::AgentSilent),
+        NodeSupport::Outlived => Some(Why::Outlived),
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) fn refuses(node: &Node) -> bool {
 #[must_use]
 pub fn present_state(node: &Node) -> Convergence {
     let present = node.source.clone().map_or(Target::Local, Target::Source);
-    judge(&present, node, Patience::STATE_ONLY)
+    judge(&present, node, WaitContext::STATE_ONLY)
 }
 
 /// Whether the node runs what it points at: content is only adopted from a node that proves that it runs it.

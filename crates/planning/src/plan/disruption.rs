@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::config_maps::Shelf;
+use super::config_maps::ConfigMapIndex;
 use super::decide::refuses;
 use super::{Action, Plan, PoolPlan, Problem, Step};
 use crate::desired::{Pool, PoolTarget};
@@ -154,7 +154,7 @@ fn named(source: &ConfigSource) -> ConfigSource {
 pub(super) fn assess<'a>(
     pool: &Pool,
     assigned: impl Iterator<Item = &'a Node>,
-    shelf: &Shelf<'_>,
+    shelf: &ConfigMapIndex<'_>,
 ) -> (Vec<ChangeSet>, Disruption) {
     let mut groups: BTreeMap<Option<ConfigSource>, usize> = BTreeMap::new();
     for start in assigned.flat_map(starts) {

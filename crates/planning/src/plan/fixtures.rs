@@ -14,7 +14,8 @@ use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{
-    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeHalf, Observed, Readiness,
+    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeSupport, Observed,
+    Readiness,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
 
@@ -99,7 +100,7 @@ pub fn node(name: &str, pool: &str) -> Node {
         labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_owned())]),
         kubelet_version: KubeletVersion::parse("v1.21.14"),
         ready: Readiness::Ready,
-        half: NodeHalf::Follows,
+        half: NodeSupport::Follows,
         ..Node::named(node_name(name))
     }
 }
@@ -107,7 +108,7 @@ pub fn node(name: &str, pool: &str) -> Node {
 /// The node, with a kubelet of this version that has to follow it.
 pub fn of_version(node: Node, version: &str) -> Node {
     let kubelet_version = KubeletVersion::parse(version);
-    Node { kubelet_version, half: NodeHalf::of_kubelet(kubelet_version, true), ..node }
+    Node { kubelet_version, half: NodeSupport::of_kubelet(kubelet_version, true), ..node }
 }
 
 /// As the kubelet reports a source that it took.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::config_maps::Shelf;
+use super::config_maps::ConfigMapIndex;
 use super::decide::{Decision, PoolPause, Rules, decide, is_available, refuses};
 use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
@@ -42,7 +42,7 @@ pub struct Options {
 /// All the [`Problem`]s that forbid a plan, not just the first.
 pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result<Plan, Vec<Problem>> {
     let members = membership(desired, &observed.nodes);
-    let shelf = Shelf::new(desired, observed);
+    let shelf = ConfigMapIndex::new(desired, observed);
     let mut problems = guard(desired, observed, &members, options);
 
     let mut config_maps = Vec::new();
@@ -120,7 +120,7 @@ pub fn redecide(
         return Some(out_of_scope(node));
     }
     let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };
-    let shelf = Shelf::new(desired, observed);
+    let shelf = ConfigMapIndex::new(desired, observed);
     let decision = decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target)));
     // Its kubelet may be another one by now.
     if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
@@ -234,7 +234,13 @@ fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -
     delete.into_iter().map(|map| map.name).collect()
 }
 
-fn plan_pool(pool: &Pool, nodes: &[&NodeName], observed: &Observed, shelf: &Shelf<'_>, options: &Options) -> PoolPlan {
+fn plan_pool(
+    pool: &Pool,
+    nodes: &[&NodeName],
+    observed: &Observed,
+    shelf: &ConfigMapIndex<'_>,
+    options: &Options,
+) -> PoolPlan {
     let target = target_of(&pool.target, &options.namespace);
     let hash = hash_of(&pool.target);
     let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };

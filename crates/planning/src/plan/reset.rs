@@ -16,7 +16,7 @@ const OTHERS: &str = "others";
 
 /// Which nodes to reset. What is named adds up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct NodeSelection {
     /// These.
     pub nodes: BTreeSet<NodeName>,
     /// Those of these pools.
@@ -29,7 +29,7 @@ pub struct Choice {
 
 /// What is named and is not there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
+pub enum NodeSelectionError {
     /// There is no such node.
     #[error("the cluster has no node {name}")]
     UnknownNode {
@@ -48,7 +48,7 @@ pub enum ChoiceError {
     },
     /// A node points at something, and is in no pool.
     #[error("node {name} is in no pool, and points at {source_named}")]
-    Homeless {
+    Unpooled {
         /// The node.
         name: NodeName,
         /// What it points at.
@@ -56,7 +56,7 @@ pub enum ChoiceError {
     },
 }
 
-impl ChoiceError {
+impl NodeSelectionError {
     /// The way out.
     #[must_use]
     pub fn help(&self) -> String {
@@ -66,7 +66,7 @@ impl ChoiceError {
             }
             Self::UnknownNode { .. } => "`nodecfg status` lists the nodes".to_owned(),
             Self::UnknownPool { .. } => "`nodecfg status` lists the nodes with their pools".to_owned(),
-            Self::Homeless { .. } => {
+            Self::Unpooled { .. } => {
                 "--take-over resets nodes that are on ConfigMaps of others; without --repo, pools are those of the ConfigMaps"
                     .to_owned()
             }
@@ -151,24 +151,24 @@ fn pool_of(node: &Node, observed: &Observed, fleet: &FleetName, take_over: bool)
 /// # Errors
 /// What is named and is not there.
 pub fn chosen(
-    choice: &Choice,
+    choice: &NodeSelection,
     observed: &Observed,
     homes: &BTreeMap<&NodeName, &PoolName>,
     labels: impl Fn(&LabelSelector, &Node) -> bool,
     pools: &BTreeSet<&PoolName>,
-) -> Result<BTreeSet<NodeName>, ChoiceError> {
+) -> Result<BTreeSet<NodeName>, NodeSelectionError> {
     for name in &choice.nodes {
         let Some(node) = observed.nodes.get(name) else {
             let near = nearest(name.as_str(), observed.nodes.keys().map(NodeName::as_str)).map(str::to_owned);
-            return Err(ChoiceError::UnknownNode { name: name.clone(), near });
+            return Err(NodeSelectionError::UnknownNode { name: name.clone(), near });
         };
         if let (None, Some(source)) = (homes.get(name), &node.source) {
-            return Err(ChoiceError::Homeless { name: name.clone(), source_named: Box::new(source.clone()) });
+            return Err(NodeSelectionError::Unpooled { name: name.clone(), source_named: Box::new(source.clone()) });
         }
     }
     if let Some(name) = choice.pools.iter().find(|pool| !pools.contains(pool)) {
         let near = nearest(name.as_str(), pools.iter().map(|pool| pool.as_str())).map(str::to_owned);
-        return Err(ChoiceError::UnknownPool { name: name.clone(), near });
+        return Err(NodeSelectionError::UnknownPool { name: name.clone(), near });
     }
     let meant = |node: &&Node| {
         let home = homes.get(&node.name);
@@ -212,7 +212,7 @@ mod tests {
         desired.pools.values().map(|pool| (pool.name.to_string(), size(pool))).collect()
     }
 
-    fn choose(choice: &Choice, take_over: bool) -> Result<Vec<String>, ChoiceError> {
+    fn choose(choice: &NodeSelection, take_over: bool) -> Result<Vec<String>, NodeSelectionError> {
         let cluster = cluster();
         let desired = pools_of_nodes(&cluster, &fleet(), 1, take_over);
         let members = membership(&desired, &cluster.nodes);
@@ -233,22 +233,28 @@ mod tests {
 
     #[test]
     fn what_is_named_adds_up_and_must_be_there() {
-        let nodes = Choice { nodes: [node_name("n1"), node_name("n6")].into(), ..Choice::default() };
+        let nodes = NodeSelection { nodes: [node_name("n1"), node_name("n6")].into(), ..NodeSelection::default() };
         assert_eq!(choose(&nodes, false).unwrap(), ["n1", "n6"]);
-        let pools = Choice { pools: [pool_name("a")].into(), ..nodes.clone() };
+        let pools = NodeSelection { pools: [pool_name("a")].into(), ..nodes.clone() };
         assert_eq!(choose(&pools, false).unwrap(), ["n1", "n2", "n3", "n6"]);
-        assert_eq!(choose(&Choice { all: true, ..Choice::default() }, false).unwrap(), ["n1", "n2", "n3"]);
-        let labelled =
-            Choice { selector: Some(LabelSelector::of_label("nodecfg.dev/pool", "gone")), ..Choice::default() };
+        assert_eq!(
+            choose(&NodeSelection { all: true, ..NodeSelection::default() }, false).unwrap(),
+            ["n1", "n2", "n3"]
+        );
+        let labelled = NodeSelection {
+            selector: Some(LabelSelector::of_label("nodecfg.dev/pool", "gone")),
+            ..NodeSelection::default()
+        };
         assert_eq!(choose(&labelled, false).unwrap(), ["n3"]);
 
-        let told =
-            |choice: &Choice| choose(choice, false).map_err(|error| format!("{error}; {}", error.help())).unwrap_err();
-        let unknown = Choice { nodes: [node_name("n11")].into(), ..Choice::default() };
+        let told = |choice: &NodeSelection| {
+            choose(choice, false).map_err(|error| format!("{error}; {}", error.help())).unwrap_err()
+        };
+        let unknown = NodeSelection { nodes: [node_name("n11")].into(), ..NodeSelection::default() };
         assert_eq!(told(&unknown), "the cluster has no node n11; did you mean n1?");
-        let unknown = Choice { pools: [pool_name("gpu")].into(), ..Choice::default() };
+        let unknown = NodeSelection { pools: [pool_name("gpu")].into(), ..NodeSelection::default() };
         assert!(told(&unknown).starts_with("no node is in a pool gpu; "));
-        let foreign = Choice { nodes: [node_name("n5")].into(), ..Choice::default() };
+        let foreign = NodeSelection { nodes: [node_name("n5")].into(), ..NodeSelection::default() };
         assert!(told(&foreign).contains("--take-over"));
         assert_eq!(choose(&foreign, true).unwrap(), ["n5"]);
     }

@@ -8,7 +8,9 @@ use super::fixtures::{
 };
 use super::{Action, KEEP, Owner, Plan, Problem, PruneOptions, Scope, WaveKind, Why, check, make, prune, questions};
 use crate::desired::{Desired, LabelSelector, PoolTarget};
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, NodeHalf, Observed, Orders, Pause, Readiness};
+use nodecfg_contract::observed::{
+    ConfigMapKey, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness,
+};
 use nodecfg_contract::{Assignment, ConfigSource, error_text};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
@@ -201,11 +203,11 @@ fn kubelets_that_cannot_do_it_are_reported_and_left_alone() {
 #[test]
 fn kubelets_without_the_feature_are_reported_and_left_alone() {
     // As a kubelet without --dynamic-config-dir leaves its Node: no status.config at all.
-    let without = Node { half: NodeHalf::KubeletSilent, ..node("n1", "a") };
+    let without = Node { half: NodeSupport::KubeletSilent, ..node("n1", "a") };
     let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([without.clone(), node("n2", "a")]));
     assert_eq!(why(&plan, "n1"), &Why::NoDynamicConfig);
     assert_eq!(plan.counts().blocked, 1);
-    for (half, expected) in [(NodeHalf::AgentSilent, Why::AgentSilent), (NodeHalf::Outlived, Why::Outlived)] {
+    for (half, expected) in [(NodeSupport::AgentSilent, Why::AgentSilent), (NodeSupport::Outlived, Why::Outlived)] {
         let silent = Node { half, ..without.clone() };
         let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([silent, node("n2", "a")]));
         assert_eq!((why(&plan, "n1"), plan.counts().blocked), (&expected, 1));

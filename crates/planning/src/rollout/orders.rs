@@ -7,13 +7,13 @@ use nodecfg_contract::observed::Orders;
 
 /// Tells what is new of the orders.
 #[derive(Debug)]
-pub struct Ear {
+pub struct OrderWatcher {
     known: Orders,
     aborted: bool,
     taken_back: bool,
 }
 
-impl Ear {
+impl OrderWatcher {
     /// Knows what the plan was made with.
     pub fn new(planned: &Orders) -> Self {
         Self { known: planned.clone(), aborted: false, taken_back: false }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_news_once_and_not_when_the_plan_knew_it() {
-        let mut ear = Ear::new(&paused(&[("a", "disks")]));
+        let mut ear = OrderWatcher::new(&paused(&[("a", "disks")]));
         assert_eq!(ear.hear(&paused(&[("a", "disks")])), []);
         assert_eq!(ear.hear(&paused(&[("a", "disks"), ("b", "quota")])), [stop("b", "quota")]);
         assert_eq!(ear.hear(&paused(&[("a", "disks"), ("b", "quota")])), []);
@@ -94,7 +94,7 @@ mod tests {
             ..Orders::default()
         };
         let reason = || StopReason::Aborted { by: "ada".to_owned(), reason: None };
-        let mut ear = Ear::new(&Orders::default());
+        let mut ear = OrderWatcher::new(&Orders::default());
         assert_eq!(ear.hear(&abort(false)), [Input::Stop(reason())]);
         assert_eq!(ear.hear(&abort(false)), []);
         assert_eq!(ear.hear(&abort(true)), [Input::TakeBack(reason())]);

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::machine::{Command, Input, Machine, Mode};
 use super::progress::NodeCounts;
-use crate::judge::{Convergence, Patience, Target, judge};
+use crate::judge::{Convergence, Target, WaitContext, judge};
 use crate::plan::fixtures::{
     canary, desired, fetched, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
@@ -109,7 +109,7 @@ impl World {
     fn available(&self, name: &NodeName, count_touched: bool) -> bool {
         let Some(node) = self.nodes.get(name) else { return true };
         let present = node.source.clone().map_or(Target::Local, Target::Source);
-        let settled = judge(&present, node, Patience::STATE_ONLY) == Convergence::Converged;
+        let settled = judge(&present, node, WaitContext::STATE_ONLY) == Convergence::Converged;
         let moving = count_touched && self.touched.contains_key(name) && !self.target.is_named_by(node.source.as_ref());
         node.ready == Readiness::Ready && settled && !moving
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::opinions::Opinions;
+use super::cached_verdicts::CachedVerdicts;
 use super::process::{Deed, Process, Text};
 use crate::api::Proxied;
 use crate::configz::{self, PROVISIONED};
@@ -52,7 +52,7 @@ pub(super) struct Making {
     pub(super) heartbeat: Option<std::time::Duration>,
     pub(super) pace: Pace,
     pub(super) rng: fastrand::Rng,
-    pub(super) opinions: Opinions,
+    pub(super) cached_verdicts: CachedVerdicts,
 }
 
 /// A simulated host. Its agent and its kubelet share it.
@@ -62,7 +62,7 @@ pub(super) struct Simulated {
     pub(super) disk: MemoryDisk,
     pub(super) pace: Pace,
     version: Option<KubeletVersion>,
-    opinions: Opinions,
+    cached_verdicts: CachedVerdicts,
     inner: Mutex<Inner>,
     changed: watch::Sender<()>,
 }
@@ -80,11 +80,11 @@ impl Simulated {
             disk,
             pace: making.pace,
             version: making.version,
-            opinions: making.opinions,
+            cached_verdicts: making.cached_verdicts,
             inner: Mutex::new(inner),
             changed: watch::Sender::new(()),
         };
-        let policies = host.opinions.of(PROVISIONED.as_bytes(), host.minor()).policies.clone();
+        let policies = host.cached_verdicts.of(PROVISIONED.as_bytes(), host.minor()).policies.clone();
         host.lock().state_files = policies;
         host.inject(making.fault);
         host
@@ -192,13 +192,13 @@ impl Simulated {
     /// The service manager starts the kubelet.
     fn start(&self) {
         let text = self.text();
-        let opinion = self.opinions.of(&text, self.minor());
+        let cached = self.cached_verdicts.of(&text, self.minor());
         let mut inner = self.lock();
         let stale = inner
             .state_files
             .iter()
-            .find(|(file, policy)| opinion.policies.get(file).is_some_and(|wanted| wanted != *policy));
-        let verdict = match (&opinion.verdict, stale) {
+            .find(|(file, policy)| cached.policies.get(file).is_some_and(|wanted| wanted != *policy));
+        let verdict = match (&cached.verdict, stale) {
             (Ok(()), Some((file, policy))) => Err(format!(
                 "could not restore state from checkpoint: the configured policy differs from {policy:?} in {file}; drain this \
                  node and delete the file"
@@ -206,7 +206,7 @@ impl Simulated {
             (verdict, _) => verdict.clone(),
         };
         if verdict.is_ok() {
-            inner.state_files.extend(opinion.policies.iter().map(|(file, policy)| (*file, policy.clone())));
+            inner.state_files.extend(cached.policies.iter().map(|(file, policy)| (*file, policy.clone())));
         }
         inner.process.start(text, verdict, self.pace.now());
         drop(inner);

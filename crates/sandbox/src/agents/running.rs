@@ -11,10 +11,10 @@ use tracing::Instrument as _;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
+use super::cached_verdicts::CachedVerdicts;
 use super::gate;
 use super::host::{Making, Simulated};
 use super::node::{self, Agent};
-use super::opinions::Opinions;
 use crate::api::{Api, NodeProxy, Proxied, User};
 use crate::configz;
 use crate::kubelets::watch::{Change, Collection};
@@ -76,7 +76,7 @@ struct Fleet {
     user: User,
     options: Options,
     pace: Pace,
-    opinions: Opinions,
+    cached_verdicts: CachedVerdicts,
     nodes: Mutex<HashMap<NodeName, Running>>,
     stop: watch::Sender<bool>,
 }
@@ -114,7 +114,7 @@ impl Agents {
             user: gate::user(),
             pace: Pace::times(options.speed),
             options,
-            opinions: Opinions::default(),
+            cached_verdicts: CachedVerdicts::default(),
             nodes: Mutex::default(),
             stop: watch::Sender::new(false),
         });
@@ -245,7 +245,7 @@ impl Fleet {
             heartbeat: self.options.heartbeat,
             pace: self.pace,
             rng: fastrand::Rng::with_seed(seed),
-            opinions: self.opinions.clone(),
+            cached_verdicts: self.cached_verdicts.clone(),
         }));
         let retry = RetryPolicy {
             first_delay: self.pace.real_duration(RETRY.0),

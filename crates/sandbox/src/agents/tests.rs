@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::Character;
+use crate::api::ServerProfile;
 use crate::kubelets::Fault;
 use crate::nodes::NodeSpec;
 use crate::{Embedded, EmbeddedOptions, SandboxError};
@@ -28,7 +28,7 @@ impl Bench {
     async fn new(faults: &[&str]) -> Self {
         let specs = ["n1", "n2"].map(|node| NodeSpec::new(name(node), [].into(), "v1.36.2"));
         let options = EmbeddedOptions {
-            character: Character::V1_36,
+            character: ServerProfile::V1_36,
             speed: 40.0,
             faults: faults.iter().map(|fault| fault.parse().unwrap()).collect(),
             agents: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
@@ -228,7 +228,7 @@ async fn without_an_agent_nothing_is_acknowledged() {
 
 #[tokio::test]
 async fn faults_of_agents_are_refused_where_there_are_none() {
-    for (character, installed) in [(Character::V1_21, true), (Character::V1_36, false)] {
+    for (character, installed) in [(ServerProfile::V1_21, true), (ServerProfile::V1_36, false)] {
         let faults = ["n1=disk-full".parse().unwrap()].into_iter().collect();
         let options = EmbeddedOptions { character, installed, faults, ..EmbeddedOptions::default() };
         let specs = vec![NodeSpec::new(name("n1"), [].into(), "v1.21.14")];

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::character::Character;
+use super::character::ServerProfile;
 use super::shape::{
     Field, Shape, always, atomic, boolean, integer, keyed, map, opt, ptr, scalar, set, structure, text, whole,
 };
@@ -190,7 +190,7 @@ pub(crate) fn namespace() -> Shape {
 }
 
 /// core/v1 `Event`. References have been owned whole since 1.22.
-pub(crate) fn event(character: Character) -> Shape {
+pub(crate) fn event(character: ServerProfile) -> Shape {
     let reference = || {
         let fields = structure([
             ("kind", opt(text())),
@@ -201,7 +201,7 @@ pub(crate) fn event(character: Character) -> Shape {
             ("resourceVersion", opt(text())),
             ("fieldPath", opt(text())),
         ]);
-        if character == Character::V1_21 { fields } else { whole(fields) }
+        if character == ServerProfile::V1_21 { fields } else { whole(fields) }
     };
     object([
         ("involvedObject", always(reference(), empty())),

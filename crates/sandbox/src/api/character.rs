@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 /// Which recorded API server the sandbox behaves like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Character {
+pub enum ServerProfile {
     /// Kubernetes 1.21: keeps and validates Node `spec.configSource` and `status.config`; its kubelets implement them.
     V1_21,
     /// Kubernetes 1.36: drops both on every write, and goes on claiming them in managedFields.
     V1_36,
 }
 
-impl Character {
+impl ServerProfile {
     /// Whether Node `spec.configSource` and `status.config` survive a write.
     #[must_use]
     pub fn keeps_config_source(self) -> bool {

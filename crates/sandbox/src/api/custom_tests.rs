@@ -26,7 +26,7 @@ fn thing(name: &str, spec: &Value) -> Value {
 
 #[tokio::test]
 async fn custom_resources_keep_their_rules_and_their_generation() {
-    let api = api(Character::V1_36);
+    let api = api(ServerProfile::V1_36);
     let things = "/apis/x.dev/v1/things";
     let mut broken = definition();
     broken["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] =
@@ -76,7 +76,7 @@ async fn custom_resources_keep_their_rules_and_their_generation() {
 
 #[tokio::test]
 async fn a_watch_by_name_sees_its_object_and_no_other() {
-    let api = api(Character::V1_36);
+    let api = api(ServerProfile::V1_36);
     api.create("apiextensions.k8s.io", DEFINITIONS, "", definition(), "t").unwrap();
     api.create("x.dev", "things", "", thing("a", &json!({})), "t").unwrap();
     api.create("x.dev", "things", "", thing("b", &json!({})), "t").unwrap();
@@ -109,7 +109,7 @@ async fn a_watch_by_name_sees_its_object_and_no_other() {
 
 #[tokio::test]
 async fn what_is_owned_goes_with_the_last_of_its_owners() {
-    let api = api(Character::V1_36);
+    let api = api(ServerProfile::V1_36);
     api.create("apiextensions.k8s.io", DEFINITIONS, "", definition(), "t").unwrap();
     let owner = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid});
     let uid_of = |name: &str| {

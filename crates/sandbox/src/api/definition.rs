@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::character::Character;
+use super::character::ServerProfile;
 use super::object::time_text;
 use super::resource::{Nature, Resource};
 use super::rules::Rules;
@@ -72,7 +72,7 @@ pub(crate) fn terminate(definition: &mut Value, now: Timestamp) {
 }
 
 /// What is wrong with a definition: the rules that decide whether it can be served.
-pub(crate) fn check(definition: &Value, character: Character, errors: &mut Vec<FieldError>) {
+pub(crate) fn check(definition: &Value, character: ServerProfile, errors: &mut Vec<FieldError>) {
     let (plural, group) = (text(definition, "/spec/names/plural"), text(definition, "/spec/group"));
     let (name, wanted) = (text(definition, "/metadata/name"), format!("{plural}.{group}"));
     if name != wanted {
@@ -121,7 +121,7 @@ pub(crate) fn is_established(definition: &Value) -> bool {
 }
 
 /// The resources that a definition adds, one for each version that is served.
-pub(crate) fn resources(definition: &Value, character: Character) -> Vec<Resource> {
+pub(crate) fn resources(definition: &Value, character: ServerProfile) -> Vec<Resource> {
     let of = |pointer: &str| text(definition, pointer).to_owned();
     let shared = Arc::new(definition.clone());
     let served = versions(definition).filter(|version| version.get("served") == Some(&Value::Bool(true)));

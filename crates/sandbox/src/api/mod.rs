@@ -1,10 +1,11 @@
 //! An embedded Kubernetes API server: enough of one that kubectl, kube clients and nodecfg work against it unmodified.
 //!
-//! It answers as recorded servers do (`tests/data/recordings`), in one of two [`Character`]s. Everything lives in memory.
+//! It answers as recorded servers do (`tests/data/recordings`), in one of two [`ServerProfile`]s. Everything lives in memory.
 //! It simulates no nodes and prints no tables: kubelets are clients of it, and what it shows of itself comes through
 //! [`Face`].
 
 mod access_review;
+mod admission;
 mod auth;
 pub(super) mod builtin;
 mod character;
@@ -16,7 +17,6 @@ mod face_seam;
 mod fields;
 mod garbage;
 mod http;
-mod intake;
 mod list;
 mod named;
 mod node_proxy;
@@ -51,7 +51,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 pub use auth::{Access, Rule, User};
-pub use character::Character;
+pub use character::ServerProfile;
 pub use face_seam::{Face, FaceAnswer, TableRequest};
 pub use node_proxy::{NodeProxy, Proxied};
 pub use status::ApiError;
@@ -73,7 +73,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 #[derive(Clone)]
 pub struct ApiOptions {
     /// Which server it behaves like.
-    pub character: Character,
+    pub character: ServerProfile,
     /// Seeds uids and generated names.
     pub seed: u64,
     /// Changes of each resource that are kept for watches and for consistent continuation of lists.
@@ -93,7 +93,7 @@ pub struct ApiOptions {
 impl Default for ApiOptions {
     fn default() -> Self {
         Self {
-            character: Character::V1_21,
+            character: ServerProfile::V1_21,
             seed: 0,
             history: 20_000,
             history_bytes: 64 * 1024 * 1024,
@@ -242,7 +242,7 @@ impl Api {
 
     /// Which server this behaves like.
     #[must_use]
-    pub fn character(&self) -> Character {
+    pub fn character(&self) -> ServerProfile {
         self.0.options.character
     }
 

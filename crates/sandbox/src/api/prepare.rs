@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::character::Character;
+use super::character::ServerProfile;
 use super::definition;
 use super::object::{set_field, time_text};
 use super::resource::{Nature, Resource};
@@ -45,7 +45,7 @@ pub(crate) fn reset(resource: &Resource, status: bool) -> &'static [&'static str
     }
 }
 
-fn drop_config_source(character: Character, object: &mut Value) {
+fn drop_config_source(character: ServerProfile, object: &mut Value) {
     if character.keeps_config_source() {
         return;
     }
@@ -66,7 +66,7 @@ fn not_ready(node: &mut Value) {
 }
 
 /// Prepares a new object.
-pub(crate) fn create(resource: &Resource, character: Character, object: &mut Value, uid: String, now: Timestamp) {
+pub(crate) fn create(resource: &Resource, character: ServerProfile, object: &mut Value, uid: String, now: Timestamp) {
     match resource.nature {
         Nature::Node => {
             drop_config_source(character, object);
@@ -122,7 +122,7 @@ fn spec_differs(old: &Value, new: &Value, status: bool) -> bool {
 }
 
 /// Prepares a changed object: what a write there may not change is as it was.
-pub(crate) fn update(resource: &Resource, character: Character, old: &Value, new: &mut Value, status: bool) {
+pub(crate) fn update(resource: &Resource, character: ServerProfile, old: &Value, new: &mut Value, status: bool) {
     match (resource.nature, status) {
         (Nature::Node, _) => {
             take(old, new, if status { "spec" } else { "status" });
@@ -189,7 +189,7 @@ fn check_rules(resource: &Resource, old: Option<&Value>, new: &Value, errors: &m
 /// 422 with every broken rule.
 pub(crate) fn check(
     resource: &Resource,
-    character: Character,
+    character: ServerProfile,
     old: Option<&Value>,
     new: &Value,
     status: bool,

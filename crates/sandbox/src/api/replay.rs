@@ -20,7 +20,7 @@ use http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{Api, ApiOptions, Character, Face, User};
+use super::{Api, ApiOptions, Face, ServerProfile, User};
 use crate::face::ServerFace;
 use normal::Mapping;
 
@@ -66,7 +66,7 @@ fn encode(text: &str) -> String {
 }
 
 impl Replay {
-    fn new(character: Character, face: Option<Arc<dyn Face>>) -> Self {
+    fn new(character: ServerProfile, face: Option<Arc<dyn Face>>) -> Self {
         let tokens = BTreeMap::from([(TOKEN.to_owned(), User::admin("admin"))]);
         let with_face = face.is_some();
         let api = Api::new(ApiOptions { character, tokens, face, ..ApiOptions::default() });
@@ -96,7 +96,7 @@ impl Replay {
     }
 
     async fn prepare(&self) {
-        if self.api.character() != Character::V1_36 {
+        if self.api.character() != ServerProfile::V1_36 {
             return;
         }
         // The recorded 1.36 server had a node from before.
@@ -269,15 +269,15 @@ impl Replay {
     }
 }
 
-fn recording(character: Character) -> &'static str {
+fn recording(character: ServerProfile) -> &'static str {
     match character {
-        Character::V1_21 => include_str!("../../../../tests/data/recordings/apiserver-1.21.jsonl"),
-        Character::V1_36 => include_str!("../../../../tests/data/recordings/apiserver-1.36.jsonl"),
+        ServerProfile::V1_21 => include_str!("../../../../tests/data/recordings/apiserver-1.21.jsonl"),
+        ServerProfile::V1_36 => include_str!("../../../../tests/data/recordings/apiserver-1.36.jsonl"),
     }
 }
 
 /// Replays every recorded case of a server, in order. With a face, its cases are handed back rather than left out.
-pub(crate) async fn replay(character: Character, face: Option<Arc<dyn Face>>) -> Report {
+pub(crate) async fn replay(character: ServerProfile, face: Option<Arc<dyn Face>>) -> Report {
     let mut replay = Replay::new(character, face);
     replay.prepare().await;
     for line in recording(character).lines() {
@@ -288,7 +288,7 @@ pub(crate) async fn replay(character: Character, face: Option<Arc<dyn Face>>) ->
 }
 
 /// Prints what was compared, and fails when an answer differs or a case is missing.
-pub(crate) fn judge(character: Character, report: &Report) {
+pub(crate) fn judge(character: ServerProfile, report: &Report) {
     println!("{character:?}: {} cases agree with the recording", report.compared.len());
     for (case, why) in &report.excluded {
         println!("{character:?}: {case} is not compared: {why}");
@@ -300,14 +300,14 @@ pub(crate) fn judge(character: Character, report: &Report) {
 
 #[tokio::test]
 async fn answers_as_the_recorded_1_21_server() {
-    let report = replay(Character::V1_21, Some(Arc::new(ServerFace::new(Character::V1_21)))).await;
-    judge(Character::V1_21, &report);
+    let report = replay(ServerProfile::V1_21, Some(Arc::new(ServerFace::new(ServerProfile::V1_21)))).await;
+    judge(ServerProfile::V1_21, &report);
 }
 
 #[tokio::test]
 async fn answers_as_the_recorded_1_36_server() {
-    let report = replay(Character::V1_36, Some(Arc::new(ServerFace::new(Character::V1_36)))).await;
-    judge(Character::V1_36, &report);
+    let report = replay(ServerProfile::V1_36, Some(Arc::new(ServerFace::new(ServerProfile::V1_36)))).await;
+    judge(ServerProfile::V1_36, &report);
 }
 
 /// Decodes a continuation token, to compare what it says.

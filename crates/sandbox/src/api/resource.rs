@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Value, json};
 
 use super::builtin;
-use super::character::Character;
+use super::character::ServerProfile;
 use super::decode::decode;
 use super::rules::Rules;
 use super::shape::Shape;
@@ -162,7 +162,7 @@ fn built_in(
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 
 /// The built-in resources.
-pub(crate) fn built_ins(character: Character) -> Vec<Resource> {
+pub(crate) fn built_ins(character: ServerProfile) -> Vec<Resource> {
     let acting = vec![
         built_in(Nature::Node, "", "nodes", "Node", false, true, builtin::node()),
         built_in(Nature::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
@@ -191,14 +191,14 @@ pub(crate) fn built_ins(character: Character) -> Vec<Resource> {
         ),
     ];
     // Who asks can be asked since 1.28.
-    let later = (character != Character::V1_21).then(|| {
+    let later = (character != ServerProfile::V1_21).then(|| {
         let (group, plural) = ("authentication.k8s.io", "selfsubjectreviews");
         built_in(Nature::SelfReview, group, plural, "SelfSubjectReview", false, false, Shape::Free)
     });
     // The policies came with 1.30, and are served where agents are.
     let inert = INERT
         .iter()
-        .filter(|(_, plural, ..)| character != Character::V1_21 || !plural.starts_with("validatingadmission"))
+        .filter(|(_, plural, ..)| character != ServerProfile::V1_21 || !plural.starts_with("validatingadmission"))
         .map(|(group, plural, kind, namespaced)| {
             built_in(Nature::Inert, group, plural, kind, *namespaced, false, Shape::Free)
         });

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchE
 
 use super::*;
 
-pub(super) fn api(character: Character) -> Api {
+pub(super) fn api(character: ServerProfile) -> Api {
     Api::new(ApiOptions { character, ..ApiOptions::default() })
 }
 
@@ -50,7 +50,7 @@ fn config_map(name: &str) -> Value {
 
 #[tokio::test]
 async fn a_kube_client_works_within_the_process() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     let nodes: kube::Api<Node> = kube::Api::all(api.client());
     let node: Node = serde_json::from_value(node("n1")).unwrap();
     let created = nodes.create(&PostParams::default(), &node).await.unwrap();
@@ -119,7 +119,7 @@ async fn watches_work_over_http_1_and_2() {
 
 #[tokio::test]
 async fn pages_show_one_revision_whatever_is_written_between_them() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     for name in ["a", "b", "c", "d"] {
         api.create("", "nodes", "", node(name), "t").unwrap();
     }
@@ -144,7 +144,7 @@ async fn pages_show_one_revision_whatever_is_written_between_them() {
 
 #[tokio::test]
 async fn owners_finalizers_and_namespaces() {
-    let api = api(Character::V1_36);
+    let api = api(ServerProfile::V1_36);
     let owner = api.create("", "nodes", "", node("n1"), "t").unwrap();
     let mut lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1", "ownerReferences":
         [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": text(&owner, "/metadata/uid")}]}, "spec": {}});
@@ -173,7 +173,7 @@ async fn owners_finalizers_and_namespaces() {
 
 #[tokio::test]
 async fn deletions_honour_preconditions_selectors_and_dry_runs() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     for name in ["a", "b"] {
         api.create("", "configmaps", "default", config_map(name), "t").unwrap();
     }
@@ -193,7 +193,7 @@ async fn deletions_honour_preconditions_selectors_and_dry_runs() {
 
 #[tokio::test]
 async fn unknown_fields_are_dropped_warned_of_or_refused() {
-    let api = api(Character::V1_36);
+    let api = api(ServerProfile::V1_36);
     let mut bad = config_map("a");
     bad["bogus"] = 1.into();
     let at = "/api/v1/namespaces/default/configmaps";
@@ -208,7 +208,7 @@ async fn unknown_fields_are_dropped_warned_of_or_refused() {
 
 #[tokio::test]
 async fn refusals_of_paths_types_and_users() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     api.create("", "nodes", "", node("n1"), "t").unwrap();
     let status = async |method: &str, uri: &str, kind: &str| {
         let reply = send(&api, method, uri, kind, &json!({"a": 1})).await;
@@ -232,7 +232,7 @@ async fn refusals_of_paths_types_and_users() {
 
 #[tokio::test]
 async fn a_config_map_may_hold_a_mebibyte() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     let mut map = config_map("big");
     map["data"]["a"] = "x".repeat(1024 * 1024).into();
     api.create("", "configmaps", "default", map.clone(), "t").unwrap();
@@ -244,7 +244,7 @@ async fn a_config_map_may_hold_a_mebibyte() {
 
 #[tokio::test]
 async fn applies_take_own_and_give_up_fields() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     let at = "/api/v1/namespaces/default/configmaps/a?fieldManager=";
     let config =
         |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
@@ -262,7 +262,7 @@ async fn applies_take_own_and_give_up_fields() {
 
 #[tokio::test]
 async fn events_have_two_views() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
         "regarding": {"kind": "Node", "name": "n1"}, "note": "text", "reason": "R", "type": "Normal", "action": "A",
         "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "nodecfg", "reportingInstance": "i"});
@@ -296,7 +296,7 @@ async fn watchers_that_fall_behind_are_told() {
 
 #[tokio::test]
 async fn fifteen_thousand_nodes() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     let began = Instant::now();
     let images: Vec<Value> =
         (0..20).map(|i| json!({"names": [format!("registry.example/image-{i}@sha256:{}", "0".repeat(64))]})).collect();
@@ -345,7 +345,7 @@ fn definition() -> Value {
 
 #[tokio::test]
 async fn definitions_add_resources_and_take_them_away() {
-    let api = api(Character::V1_36);
+    let api = api(ServerProfile::V1_36);
     let at = "/apis/x.dev/v1/namespaces/default/things";
     let thing = json!({"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {}});
     assert_eq!(send(&api, "POST", at, JSON, &thing).await.status, 404);
@@ -373,7 +373,7 @@ async fn definitions_add_resources_and_take_them_away() {
 
 #[tokio::test]
 async fn there_are_no_pods_to_list() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     let pods =
         send(&api, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1,status.phase!%3DFailed", JSON, &Value::Null)
             .await;
@@ -383,7 +383,7 @@ async fn there_are_no_pods_to_list() {
 
 #[tokio::test]
 async fn concurrent_writers_of_one_object_all_get_through() {
-    let api = api(Character::V1_21);
+    let api = api(ServerProfile::V1_21);
     api.create("", "nodes", "", node("n1"), "t").unwrap();
     let writers = (0..20).map(|index| {
         let api = api.clone();

@@ -15,7 +15,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::Api;
-use super::character::Character;
+use super::character::ServerProfile;
 use super::list::{check_options, select, selector};
 use super::object::{Change, Stored, set_metadata};
 use super::request::{Form, Query};
@@ -68,7 +68,7 @@ impl Watch {
         query: &Query,
         form: Form,
     ) -> ApiResult<Self> {
-        let streaming = query.flag("sendInitialEvents") && api.character() == Character::V1_36;
+        let streaming = query.flag("sendInitialEvents") && api.character() == ServerProfile::V1_36;
         if !streaming {
             check_options(query, true)?;
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Api;
+use super::admission::Source;
 use super::event_view;
 use super::fields::managed::{self, Writer};
-use super::intake::Source;
 use super::object::{Change, Stored, set_metadata};
 use super::patch::{self, PatchKind};
 use super::prepare;

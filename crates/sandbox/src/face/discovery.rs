@@ -5,19 +5,19 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::served::{self, Resource, SUBRESOURCE};
-use crate::api::{Character, FaceAnswer};
+use crate::api::{FaceAnswer, ServerProfile};
 
 /// The discovery document at `path`, as `accept` asks for it; `None` where there is none.
 #[must_use]
-pub fn document(character: Character, path: &str, accept: &str, crds: &[Value]) -> Option<FaceAnswer> {
+pub fn document(character: ServerProfile, path: &str, accept: &str, crds: &[Value]) -> Option<FaceAnswer> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     if !matches!(parts.first(), Some(&("api" | "apis"))) {
         return None;
     }
     let resources = served::all(character, crds);
     let aggregated = match character {
-        Character::V1_21 => None,
-        Character::V1_36 => aggregated_version(accept),
+        ServerProfile::V1_21 => None,
+        ServerProfile::V1_36 => aggregated_version(accept),
     };
     match (parts.as_slice(), aggregated) {
         (["api"], None) => Some(plain(&json!({
@@ -217,7 +217,7 @@ mod tests {
     use super::super::served::tests::definition;
     use super::*;
 
-    fn read(character: Character, path: &str, accept: &str) -> Value {
+    fn read(character: ServerProfile, path: &str, accept: &str) -> Value {
         let answer = document(character, path, accept, &[definition()]).expect(path);
         serde_json::from_slice(&answer.body).expect("is JSON")
     }
@@ -227,18 +227,18 @@ mod tests {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
         let older = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
-        assert_eq!(read(Character::V1_36, "/apis", accept)["apiVersion"], "apidiscovery.k8s.io/v2");
-        assert_eq!(read(Character::V1_36, "/apis", older)["apiVersion"], "apidiscovery.k8s.io/v2beta1");
-        assert_eq!(read(Character::V1_36, "/apis", "application/json")["kind"], "APIGroupList");
-        assert_eq!(read(Character::V1_21, "/apis", accept)["kind"], "APIGroupList");
-        let core = read(Character::V1_36, "/api", accept);
+        assert_eq!(read(ServerProfile::V1_36, "/apis", accept)["apiVersion"], "apidiscovery.k8s.io/v2");
+        assert_eq!(read(ServerProfile::V1_36, "/apis", older)["apiVersion"], "apidiscovery.k8s.io/v2beta1");
+        assert_eq!(read(ServerProfile::V1_36, "/apis", "application/json")["kind"], "APIGroupList");
+        assert_eq!(read(ServerProfile::V1_21, "/apis", accept)["kind"], "APIGroupList");
+        let core = read(ServerProfile::V1_36, "/api", accept);
         assert_eq!(core["items"][0]["versions"][0]["resources"][3]["subresources"][0]["subresource"], "status");
-        assert_eq!(read(Character::V1_36, "/api", "*/*")["versions"], json!(["v1"]));
+        assert_eq!(read(ServerProfile::V1_36, "/api", "*/*")["versions"], json!(["v1"]));
     }
 
     #[test]
     fn every_listed_group_version_has_a_document_that_says_the_same() {
-        for character in [Character::V1_21, Character::V1_36] {
+        for character in [ServerProfile::V1_21, ServerProfile::V1_36] {
             for group in read(character, "/apis", "")["groups"].as_array().expect("is a list") {
                 let path = format!("/apis/{}", group["name"].as_str().expect("is text"));
                 let document = read(character, &path, "");
@@ -257,14 +257,14 @@ mod tests {
         for path in
             ["/apis/policy", "/apis/policy/v1", "/api/v2", "/apis/example.dev/v0", "/api/v1/nodes", "/version", "/"]
         {
-            assert!(document(Character::V1_36, path, "", &[definition()]).is_none(), "{path}");
+            assert!(document(ServerProfile::V1_36, path, "", &[definition()]).is_none(), "{path}");
         }
-        assert!(document(Character::V1_36, "/apis/example.dev/v1", "", &[]).is_none());
+        assert!(document(ServerProfile::V1_36, "/apis/example.dev/v1", "", &[]).is_none());
     }
 
     #[test]
     fn custom_resources_come_with_names_and_subresources() {
-        let list = read(Character::V1_21, "/apis/example.dev/v1", "");
+        let list = read(ServerProfile::V1_21, "/apis/example.dev/v1", "");
         assert_eq!(list["resources"][0]["shortNames"], json!(["wg"]));
         assert_eq!(
             (&list["resources"][0]["singularName"], &list["resources"][1]["name"]),

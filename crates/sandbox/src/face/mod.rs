@@ -14,18 +14,18 @@ pub mod wire;
 
 use serde_json::Value;
 
-use crate::api::{Character, Face, FaceAnswer, TableRequest};
+use crate::api::{Face, FaceAnswer, ServerProfile, TableRequest};
 
 /// What an API server of one character shows of itself.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerFace {
-    character: Character,
+    character: ServerProfile,
 }
 
 impl ServerFace {
     /// The face of a character.
     #[must_use]
-    pub fn new(character: Character) -> Self {
+    pub fn new(character: ServerProfile) -> Self {
         Self { character }
     }
 }

@@ -6,7 +6,7 @@ use std::cmp::{Ordering, Reverse};
 use serde_json::Value;
 
 use super::field::{at, items, text};
-use crate::api::Character;
+use crate::api::ServerProfile;
 
 /// A resource with what hangs below it.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,21 +115,21 @@ const BUILT_IN: &[BuiltIn] = &[
 
 /// Everything that is served: built-in resources first, then custom ones by group, version (the preferred one first)
 /// and name.
-pub(super) fn all(character: Character, crds: &[Value]) -> Vec<Resource> {
+pub(super) fn all(character: ServerProfile, crds: &[Value]) -> Vec<Resource> {
     let mut custom: Vec<Resource> = crds.iter().flat_map(of_definition).collect();
     custom.sort_by(|a, b| {
         a.group.cmp(&b.group).then_with(|| by_priority(&a.version, &b.version)).then_with(|| a.plural.cmp(&b.plural))
     });
     // The policies came with 1.30, and the question who asks with 1.28.
     let late = |plural: &str| plural.starts_with("validatingadmission") || plural == "selfsubjectreviews";
-    let there = |built_in: &&BuiltIn| character != Character::V1_21 || !late(built_in.plural);
+    let there = |built_in: &&BuiltIn| character != ServerProfile::V1_21 || !late(built_in.plural);
     BUILT_IN.iter().filter(there).map(|built_in| of_built_in(built_in, character)).chain(custom).collect()
 }
 
-fn of_built_in(built_in: &BuiltIn, character: Character) -> Resource {
+fn of_built_in(built_in: &BuiltIn, character: ServerProfile) -> Resource {
     let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     // API servers name the singular of built-in resources since 1.27, and the category of definitions since 1.22.
-    let old = character == Character::V1_21;
+    let old = character == ServerProfile::V1_21;
     Resource {
         group: built_in.group.to_owned(),
         version: "v1".to_owned(),
@@ -247,7 +247,7 @@ pub(super) mod tests {
     #[test]
     fn a_definition_serves_its_served_versions() {
         let all =
-            all(Character::V1_36, &[definition(), json!({"spec": {"versions": [{"served": true}]}}), json!(null)]);
+            all(ServerProfile::V1_36, &[definition(), json!({"spec": {"versions": [{"served": true}]}}), json!(null)]);
         let custom: Vec<_> = all.iter().skip(BUILT_IN.len()).collect();
         assert_eq!(custom.iter().map(|resource| &*resource.version).collect::<Vec<_>>(), ["v1", "v1alpha1"]);
         assert_eq!((&*custom[0].subresources, custom[0].namespaced), (&["status"][..], true));

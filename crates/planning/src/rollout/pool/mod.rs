@@ -1,13 +1,13 @@
 //! One pool of a rollout: its budget, its canaries, when the next node starts and when the pool stops.
 //!
-//! What happens to a single node is in [`happenings`], the nodes and their counts in [`roster`].
+//! What happens to a single node is in [`node_events`], the nodes and their counts in [`node_table`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use self::roster::{Group, Phase, Rollback, Roster, Tracked};
+use self::node_table::{Group, NodeState, NodeTable, Phase, Rollback};
 use super::progress::{Event, Gate, PoolState, Progress};
 use super::signals::{Command, Context, Mode};
 use super::{NodeOutcome, PoolOutcome, StopReason};
@@ -15,13 +15,13 @@ use crate::judge::{Failure, Target};
 use crate::plan::{PoolPlan, WaveKind};
 use nodecfg_contract::names::{NodeName, PoolName};
 
-mod happenings;
-mod roster;
+mod node_events;
+mod node_table;
 
 /// How many nodes an exhausted budget names as examples.
 const EXAMPLES: usize = 3;
 
-/// One pool's rollout. Nodes are told by their number in the roster.
+/// One pool's rollout. Nodes are told by their number in the table.
 #[derive(Debug)]
 pub(super) struct PoolRun {
     name: PoolName,
@@ -31,7 +31,7 @@ pub(super) struct PoolRun {
     timeout: Duration,
     max_failures: u32,
     mode: Mode,
-    nodes: Roster,
+    nodes: NodeTable,
     /// How many of them the plan has a step for.
     steps: usize,
     /// Pending nodes that cost nothing, being unavailable already.
@@ -59,7 +59,7 @@ impl PoolRun {
             timeout: mode.timeout.unwrap_or(plan.policy.convergence_timeout),
             max_failures: plan.policy.max_failures,
             mode,
-            nodes: Roster::default(),
+            nodes: NodeTable::default(),
             steps: plan.steps().count(),
             free: VecDeque::new(),
             canaries: VecDeque::new(),
@@ -73,7 +73,7 @@ impl PoolRun {
             stalled_since: None,
         };
         for left in &plan.left_alone {
-            run.nodes.add(Tracked::left_alone(left, &plan.target));
+            run.nodes.add(NodeState::left_alone(left, &plan.target));
         }
         for wave in &plan.waves {
             let group = match wave.kind {
@@ -86,7 +86,7 @@ impl PoolRun {
                 WaveKind::Rest => Group::Rest,
             };
             for step in &wave.steps {
-                let number = run.nodes.add(Tracked::planned(step, group));
+                let number = run.nodes.add(NodeState::planned(step, group));
                 run.queue(number, group);
             }
         }
@@ -391,7 +391,7 @@ impl PoolRun {
         for number in self.nodes.numbers() {
             self.return_node(number, context);
         }
-        let returning = |node: &Tracked| matches!(node.phase, Phase::Returning { .. });
+        let returning = |node: &NodeState| matches!(node.phase, Phase::Returning { .. });
         if self.stopped.is_none() && self.nodes.iter().any(returning) {
             self.halt(reason, context);
         }
@@ -408,7 +408,7 @@ impl PoolRun {
             .collect();
         // Whoever asked when nothing was left to start has stopped nothing.
         let asked = self.stopped.as_ref().is_some_and(StopReason::is_asked_for);
-        let returned = |node: &Tracked| match &node.phase {
+        let returned = |node: &NodeState| match &node.phase {
             Phase::Returning { .. } | Phase::GoingBack { .. } | Phase::Returned { .. } => true,
             Phase::Failed { rollback, .. } => self.taking_back && *rollback != Rollback::No,
             _ => false,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, compare};
 use super::set::{FieldSet, fields_of, show};
-use crate::api::character::Character;
+use crate::api::character::ServerProfile;
 use crate::api::object::time_text;
 use crate::api::shape::Shape;
 use crate::api::status::{ApiError, ApiResult};
@@ -22,7 +22,7 @@ pub(crate) struct Writer<'a> {
     /// When.
     pub(crate) now: Timestamp,
     /// Which server.
-    pub(crate) character: Character,
+    pub(crate) character: ServerProfile,
     /// Top-level fields that a write here does not change, such as `status`.
     pub(crate) reset: &'a [&'static str],
 }
@@ -289,7 +289,7 @@ mod tests {
             version: "v1",
             subresource: "",
             now: Timestamp::UNIX_EPOCH,
-            character: Character::V1_36,
+            character: ServerProfile::V1_36,
             reset: &[],
         };
         let dropped = |config: Value| dropped_by_apply(&builtin::node(), &live, &config, &writer).dropped.to_value();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::names;
-use crate::api::character::Character;
+use crate::api::character::ServerProfile;
 use crate::api::status::FieldError;
 
 const LIMIT: usize = 1024 * 1024;
@@ -13,7 +13,7 @@ fn pairs<'a>(map: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a
 }
 
 /// What is wrong with a ConfigMap.
-pub(crate) fn check(map: &Value, character: Character, errors: &mut Vec<FieldError>) {
+pub(crate) fn check(map: &Value, character: ServerProfile, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for part in ["data", "binaryData"] {
         for (key, value) in pairs(map, part) {
@@ -28,8 +28,8 @@ pub(crate) fn check(map: &Value, character: Character, errors: &mut Vec<FieldErr
     }
     if size > LIMIT {
         let why = match character {
-            Character::V1_21 => format!("must have at most {LIMIT} bytes"),
-            Character::V1_36 => format!("may not be more than {LIMIT} bytes"),
+            ServerProfile::V1_21 => format!("must have at most {LIMIT} bytes"),
+            ServerProfile::V1_36 => format!("may not be more than {LIMIT} bytes"),
         };
         errors.push(FieldError::too_long("[]", &why));
     }

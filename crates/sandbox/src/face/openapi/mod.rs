@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::served::{self, Resource};
-use crate::api::{Character, FaceAnswer};
+use crate::api::{FaceAnswer, ServerProfile};
 
 mod paths;
 mod protobuf;
@@ -25,13 +25,13 @@ const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+pro
 
 /// The OpenAPI document at `path`, as `accept` asks for it; `None` where there is none.
 #[must_use]
-pub fn document(character: Character, path: &str, accept: &str, crds: &[Value]) -> Option<FaceAnswer> {
+pub fn document(character: ServerProfile, path: &str, accept: &str, crds: &[Value]) -> Option<FaceAnswer> {
     let rest = path.strip_prefix("/openapi/")?.trim_end_matches('/');
     let resources = served::all(character, crds);
     if rest == "v2" {
         return Some(version_2(character, accept, &resources));
     }
-    if character == Character::V1_21 {
+    if character == ServerProfile::V1_21 {
         return None;
     }
     match rest.strip_prefix("v3")? {
@@ -57,7 +57,7 @@ fn schema_path(resource: &Resource) -> String {
 }
 
 /// The index: every document with a hash of its content, by which clients cache it.
-fn index(character: Character, resources: &[Resource]) -> FaceAnswer {
+fn index(character: ServerProfile, resources: &[Resource]) -> FaceAnswer {
     let mut paths = Map::new();
     for resource in resources {
         let path = schema_path(resource);
@@ -72,11 +72,11 @@ fn index(character: Character, resources: &[Resource]) -> FaceAnswer {
     plain(json!({"paths": paths}).to_string())
 }
 
-fn info(character: Character) -> Value {
+fn info(character: ServerProfile) -> Value {
     json!({"title": "Kubernetes", "version": character.git_version()})
 }
 
-fn version_3(character: Character, resources: &[&Resource]) -> Value {
+fn version_3(character: ServerProfile, resources: &[&Resource]) -> Value {
     let mut schemas = Schemas::new(character, "#/components/schemas/");
     let mut paths = Map::new();
     for resource in resources {
@@ -95,7 +95,7 @@ fn version_3(character: Character, resources: &[&Resource]) -> Value {
     })
 }
 
-fn version_2(character: Character, accept: &str, resources: &[Resource]) -> FaceAnswer {
+fn version_2(character: ServerProfile, accept: &str, resources: &[Resource]) -> FaceAnswer {
     let mut schemas = Schemas::new(character, "#/definitions/");
     let mut paths = Map::new();
     for resource in resources {

@@ -4,11 +4,11 @@ use serde_json::{Map, Value, json};
 
 use super::super::served::Resource;
 use super::schema_path;
-use crate::api::Character;
+use crate::api::ServerProfile;
 
 /// The paths of a resource with their operations. `parameter` writes a query parameter of a name and JSON type.
 pub(super) fn of(
-    character: Character,
+    character: ServerProfile,
     resource: &Resource,
     parameter: impl Fn(&str, &str) -> Value,
 ) -> Map<String, Value> {
@@ -51,7 +51,7 @@ pub(super) fn of(
 }
 
 fn operation(
-    character: Character,
+    character: ServerProfile,
     resource: &Resource,
     method: &str,
     action: &str,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::super::served::Resource;
 use super::words;
 use crate::api::shape::{ListKind, Presence, Scalar, Shape};
-use crate::api::{Character, builtin, event_view};
+use crate::api::{ServerProfile, builtin, event_view};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// The one built-in kind that two groups share.
@@ -19,14 +19,14 @@ const KIND: &str = "The kind of this object, in CamelCase.";
 
 /// The schemas of a document, by name.
 pub(super) struct Schemas {
-    character: Character,
+    character: ServerProfile,
     reference: &'static str,
     definitions: BTreeMap<String, Value>,
 }
 
 impl Schemas {
     /// No schemas yet; `reference` begins every reference to one.
-    pub(super) fn new(character: Character, reference: &'static str) -> Self {
+    pub(super) fn new(character: ServerProfile, reference: &'static str) -> Self {
         Self { character, reference, definitions: BTreeMap::new() }
     }
 
@@ -165,7 +165,7 @@ fn merging(kind: &ListKind) -> Value {
     }
 }
 
-fn built_in(character: Character, resource: &Resource) -> Option<Shape> {
+fn built_in(character: ServerProfile, resource: &Resource) -> Option<Shape> {
     if resource.schema.is_some() {
         return None;
     }

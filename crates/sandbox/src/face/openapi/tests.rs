@@ -5,23 +5,23 @@ use std::collections::BTreeSet;
 use super::super::served::tests::definition;
 use super::*;
 
-fn read(character: Character, path: &str) -> Value {
+fn read(character: ServerProfile, path: &str) -> Value {
     let answer = document(character, path, "application/json", &[definition()]).expect(path);
     serde_json::from_slice(&answer.body).expect("is JSON")
 }
 
 #[test]
 fn the_index_leads_to_documents_and_changes_with_them() {
-    let index = read(Character::V1_36, "/openapi/v3");
+    let index = read(ServerProfile::V1_36, "/openapi/v3");
     let paths = index["paths"].as_object().expect("is a map");
     assert!(paths.contains_key("api/v1") && paths.contains_key("apis/example.dev/v1alpha1"));
     for (path, entry) in paths {
         let url = entry["serverRelativeURL"].as_str().expect("is text");
         let (at, hash) = url.split_once("?hash=").expect("is stamped");
         assert_eq!((at, hash.len()), (format!("/openapi/v3/{path}").as_str(), 64));
-        assert_eq!(read(Character::V1_36, at)["openapi"], "3.0.0");
+        assert_eq!(read(ServerProfile::V1_36, at)["openapi"], "3.0.0");
     }
-    let other = document(Character::V1_36, "/openapi/v3", "", &[]).expect("is there");
+    let other = document(ServerProfile::V1_36, "/openapi/v3", "", &[]).expect("is there");
     let other: Value = serde_json::from_slice(&other.body).expect("is JSON");
     assert_eq!(other["paths"]["api/v1"], index["paths"]["api/v1"]);
     assert!(other["paths"].get("apis/example.dev/v1").is_none());
@@ -29,15 +29,15 @@ fn the_index_leads_to_documents_and_changes_with_them() {
 
 #[test]
 fn version_3_came_after_1_21() {
-    assert!(document(Character::V1_21, "/openapi/v3", "", &[]).is_none());
-    assert!(document(Character::V1_21, "/openapi/v2", "", &[]).is_some());
-    assert!(document(Character::V1_36, "/openapi/v3/apis/policy/v1", "", &[]).is_none());
-    assert!(document(Character::V1_36, "/openapi/v4", "", &[]).is_none());
+    assert!(document(ServerProfile::V1_21, "/openapi/v3", "", &[]).is_none());
+    assert!(document(ServerProfile::V1_21, "/openapi/v2", "", &[]).is_some());
+    assert!(document(ServerProfile::V1_36, "/openapi/v3/apis/policy/v1", "", &[]).is_none());
+    assert!(document(ServerProfile::V1_36, "/openapi/v4", "", &[]).is_none());
 }
 
 #[test]
 fn kubectl_finds_out_who_validates() {
-    for (character, validates) in [(Character::V1_21, false), (Character::V1_36, true)] {
+    for (character, validates) in [(ServerProfile::V1_21, false), (ServerProfile::V1_36, true)] {
         let paths = read(character, "/openapi/v2")["paths"].clone();
         for path in ["/api/v1/nodes/{name}", "/apis/example.dev/v1/namespaces/{namespace}/widgets/{name}"] {
             let patch = &paths[path]["patch"];
@@ -68,7 +68,7 @@ fn references_lead_somewhere() {
         ("/openapi/v3/apis/example.dev/v1", "#/components/schemas/", "/components/schemas"),
         ("/openapi/v2", "#/definitions/", "/definitions"),
     ] {
-        let document = read(Character::V1_36, path);
+        let document = read(ServerProfile::V1_36, path);
         let mut found = BTreeSet::new();
         references(&document, &mut found);
         assert!(!found.is_empty());
@@ -86,13 +86,13 @@ fn config_source_is_explained_as_its_server_treats_it() {
         let spec = &document["definitions"]["io.k8s.api.core.v1.NodeSpec"]["properties"];
         spec["configSource"]["description"].as_str().expect("is described").to_owned()
     };
-    assert!(words(Character::V1_21).contains("--dynamic-config-dir"));
-    assert!(words(Character::V1_36).contains("dropped on write"));
+    assert!(words(ServerProfile::V1_21).contains("--dynamic-config-dir"));
+    assert!(words(ServerProfile::V1_36).contains("dropped on write"));
 }
 
 #[test]
 fn every_described_place_exists() {
-    let document = read(Character::V1_36, "/openapi/v2");
+    let document = read(ServerProfile::V1_36, "/openapi/v2");
     let definitions = &document["definitions"];
     for place in words::tests::places() {
         let mut steps = place.split('.');
@@ -121,7 +121,7 @@ fn every_described_place_exists() {
 
 #[test]
 fn lists_say_how_they_merge() {
-    let document = read(Character::V1_36, "/openapi/v3/api/v1");
+    let document = read(ServerProfile::V1_36, "/openapi/v3/api/v1");
     let conditions = &document["components"]["schemas"]["io.k8s.api.core.v1.NodeStatus"]["properties"]["conditions"];
     assert_eq!(conditions["x-kubernetes-patch-merge-key"], "type");
     assert_eq!(conditions["x-kubernetes-patch-strategy"], "merge");

@@ -1,6 +1,6 @@
 //! What fields are called and mean, for `kubectl explain`.
 
-use crate::api::Character;
+use crate::api::ServerProfile;
 
 /// The types that have a name of their own in Kubernetes, by where they stand first.
 const TYPES: &[(&str, &str)] = &[
@@ -176,10 +176,10 @@ pub(super) fn type_name(path: &str) -> Option<&'static str> {
 }
 
 /// What the value at `path` means.
-pub(super) fn of(character: Character, path: &str) -> Option<&'static str> {
+pub(super) fn of(character: ServerProfile, path: &str) -> Option<&'static str> {
     let own = match character {
-        Character::V1_21 => WORDS_1_21,
-        Character::V1_36 => WORDS_1_36,
+        ServerProfile::V1_21 => WORDS_1_21,
+        ServerProfile::V1_36 => WORDS_1_36,
     };
     own.iter().chain(WORDS).find(|(place, _)| *place == path).map(|(_, words)| *words)
 }

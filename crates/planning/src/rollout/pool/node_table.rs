@@ -65,7 +65,7 @@ pub(super) enum Group {
 }
 
 #[derive(Debug)]
-pub(super) struct Tracked {
+pub(super) struct NodeState {
     pub(super) name: NodeName,
     pub(super) group: Group,
     pub(super) phase: Phase,
@@ -98,7 +98,7 @@ pub(super) struct Tracked {
     pub(super) relapses: u8,
 }
 
-impl Tracked {
+impl NodeState {
     pub(super) fn in_flight(&self) -> bool {
         match &self.phase {
             Phase::Assigning | Phase::Watching { .. } | Phase::Returning { .. } | Phase::GoingBack { .. } => true,
@@ -138,7 +138,7 @@ impl Tracked {
     }
 }
 
-impl Tracked {
+impl NodeState {
     /// A node that the plan leaves alone.
     pub(super) fn left_alone(left: &LeftAlone, target: &Target) -> Self {
         Self {
@@ -219,8 +219,8 @@ impl Tracked {
 
 /// All nodes of a pool, by number; the number of a node never changes.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
-    nodes: Vec<Tracked>,
+pub(super) struct NodeTable {
+    nodes: Vec<NodeState>,
     index: BTreeMap<NodeName, usize>,
     unavailable: usize,
     in_flight: usize,
@@ -231,7 +231,7 @@ pub(super) struct Roster {
 
 /// What a node adds to each count. The last four are what events show: a node that points at its target from the start
 /// is in transition, one whose patch has not been answered is pending.
-fn counts(node: &Tracked) -> [usize; 8] {
+fn counts(node: &NodeState) -> [usize; 8] {
     let (pending, assigning) = (node.phase == Phase::Pending, node.phase == Phase::Assigning);
     let moves = matches!(node.phase, Phase::Watching { .. } | Phase::Returning { .. } | Phase::GoingBack { .. });
     let waits = node.assignment.is_some() && (pending || assigning);
@@ -248,9 +248,9 @@ fn counts(node: &Tracked) -> [usize; 8] {
     .map(usize::from)
 }
 
-impl Roster {
+impl NodeTable {
     /// Takes a node in, and numbers it.
-    pub(super) fn add(&mut self, node: Tracked) -> usize {
+    pub(super) fn add(&mut self, node: NodeState) -> usize {
         let number = self.nodes.len();
         self.count([0; 8], counts(&node));
         self.index.insert(node.name.clone(), number);
@@ -259,7 +259,7 @@ impl Roster {
     }
 
     /// Changes a node, keeping the counts true.
-    pub(super) fn update(&mut self, number: usize, change: impl FnOnce(&mut Tracked)) {
+    pub(super) fn update(&mut self, number: usize, change: impl FnOnce(&mut NodeState)) {
         let Some(node) = self.nodes.get_mut(number) else { return };
         let before = counts(node);
         change(node);
@@ -281,12 +281,12 @@ impl Roster {
         self.update(number, |node| node.phase = phase);
     }
 
-    pub(super) fn get(&self, number: usize) -> Option<&Tracked> {
+    pub(super) fn get(&self, number: usize) -> Option<&NodeState> {
         self.nodes.get(number)
     }
 
     /// The node, if it is in just this phase.
-    pub(super) fn in_phase(&self, number: usize, phase: &Phase) -> Option<&Tracked> {
+    pub(super) fn in_phase(&self, number: usize, phase: &Phase) -> Option<&NodeState> {
         self.nodes.get(number).filter(|node| node.phase == *phase)
     }
 
@@ -298,7 +298,7 @@ impl Roster {
         self.index.keys()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Tracked> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &NodeState> {
         self.nodes.iter()
     }
 
@@ -308,7 +308,7 @@ impl Roster {
     }
 
     /// The nodes by name.
-    pub(super) fn by_name(&self) -> impl Iterator<Item = &Tracked> {
+    pub(super) fn by_name(&self) -> impl Iterator<Item = &NodeState> {
         self.index.values().filter_map(|number| self.nodes.get(*number))
     }
 

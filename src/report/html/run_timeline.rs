@@ -16,24 +16,24 @@ const MARKS: usize = 8;
 
 /// What is kept of a rollout.
 #[derive(Debug, Clone)]
-pub struct Chronicle {
+pub struct RunTimeline {
     start: Timestamp,
     pools: BTreeMap<PoolName, Ways>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Ways {
-    nodes: BTreeMap<NodeName, Way>,
+    nodes: BTreeMap<NodeName, NodeSpan>,
     marks: Vec<Mark>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct NodeSpan {
     from: f64,
     end: Option<(f64, State)>,
 }
 
-impl Chronicle {
+impl RunTimeline {
     /// Of a rollout that begins now.
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
@@ -47,16 +47,16 @@ impl Chronicle {
         let ways = self.pools.entry(pool.clone()).or_default();
         match progress {
             Progress::Assigned { node, .. } => {
-                ways.nodes.insert(node.clone(), Way { from: at, end: None });
+                ways.nodes.insert(node.clone(), NodeSpan { from: at, end: None });
             }
             // One that was assigned before is watched from the beginning.
             Progress::Waiting { node, .. } => {
-                ways.nodes.entry(node.clone()).or_insert(Way { from: 0.0, end: None });
+                ways.nodes.entry(node.clone()).or_insert(NodeSpan { from: 0.0, end: None });
             }
             Progress::Converged { node, .. } => ways.end(node, at, State::Converged),
             Progress::Failed { node, .. } => ways.end(node, at, State::Failed),
             Progress::Refused { node, .. } => {
-                ways.nodes.entry(node.clone()).or_insert(Way { from: at, end: None });
+                ways.nodes.entry(node.clone()).or_insert(NodeSpan { from: at, end: None });
                 ways.end(node, at, State::Failed);
             }
             // One that failed has failed all the same.
@@ -81,7 +81,7 @@ impl Chronicle {
         let seconds = now.duration_since(self.start).as_secs_f64().max(0.0);
         let track = |(pool, ways): (PoolName, Ways)| {
             let total = totals.get(&pool).copied().unwrap_or(0).max(ways.nodes.len());
-            let span = |(node, way): (NodeName, Way)| {
+            let span = |(node, way): (NodeName, NodeSpan)| {
                 let (to, end) = way.end.unwrap_or((seconds, State::InFlight));
                 Span { node, from: way.from, to, end }
             };
@@ -96,7 +96,7 @@ impl Chronicle {
 
 impl Ways {
     fn end(&mut self, node: &NodeName, at: f64, state: State) {
-        let way = self.nodes.entry(node.clone()).or_insert(Way { from: 0.0, end: None });
+        let way = self.nodes.entry(node.clone()).or_insert(NodeSpan { from: 0.0, end: None });
         way.end = Some((at, state));
     }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_node_has_one_way_however_often_it_is_waited_for() {
-        let mut chronicle = Chronicle::new(at(100));
+        let mut chronicle = RunTimeline::new(at(100));
         let (pool, node) = (pool_name("gpu"), node_name("n1"));
         let assigned = Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Local };
         chronicle.tell(at(102), &assigned);
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn who_is_taken_back_is_not_in_flight_to_the_end() {
-        let mut chronicle = Chronicle::new(at(0));
+        let mut chronicle = RunTimeline::new(at(0));
         let (pool, node) = (pool_name("gpu"), node_name("n1"));
         let assigned = Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Local };
         chronicle.tell(at(1), &assigned);

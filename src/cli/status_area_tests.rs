@@ -30,9 +30,9 @@ impl Screen {
         self.with(|grid| grid.rows[..grid.row].iter().map(|row| row.iter().collect()).collect())
     }
 
-    fn foot(&self) -> Foot {
+    fn foot(&self) -> StatusArea {
         let screen = self.clone();
-        Foot::over(Box::new(self.clone()), move || Some((screen.with(|grid| grid.columns), 24)))
+        StatusArea::over(Box::new(self.clone()), move || Some((screen.with(|grid| grid.columns), 24)))
     }
 
     fn resize(&self, columns: usize) {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::roster::{Group, Phase, Rollback, Tracked};
+use super::node_table::{Group, NodeState, Phase, Rollback};
 use super::{PoolRun, elapsed, later};
-use crate::judge::{Convergence, Failure, Patience, Target, Waiting, judge};
+use crate::judge::{Convergence, Failure, Target, WaitContext, Waiting, judge};
 use crate::plan::{Action, Decision, LeftAlone, Step, Why, is_available};
 use crate::rollout::StopReason;
 use crate::rollout::progress::{Gate, Progress};
@@ -208,7 +208,7 @@ impl PoolRun {
             return;
         }
         let waited = elapsed(since, context.now);
-        let patience = Patience { was_ready: tracked.was_ready, waited, timeout: Some(self.timeout) };
+        let patience = WaitContext { was_ready: tracked.was_ready, waited, timeout: Some(self.timeout) };
         match judge(&self.target, seen, patience) {
             Convergence::Converged => {
                 let seconds = waited.as_secs_f64();
@@ -232,7 +232,7 @@ impl PoolRun {
     fn judge_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         let Some(tracked) = self.nodes.get(number) else { return };
         let soaking = tracked.group == Group::Canary && self.gate != Gate::Open;
-        let patience = Patience { was_ready: soaking && tracked.was_ready, waited: Duration::ZERO, timeout: None };
+        let patience = WaitContext { was_ready: soaking && tracked.was_ready, waited: Duration::ZERO, timeout: None };
         match judge(&self.target, seen, patience) {
             Convergence::Failed(failure) => self.fail(number, failure, Duration::ZERO, context),
             Convergence::Waiting(waiting) if soaking && tracked.relapses >= RELAPSES => {
@@ -260,7 +260,7 @@ impl PoolRun {
         if self.mode.rollback_on_failure || self.taking_back {
             self.return_node(number, context);
         }
-        if self.nodes.get(number).is_some_and(Tracked::was_down) {
+        if self.nodes.get(number).is_some_and(NodeState::was_down) {
             self.replace_canary(number);
         } else if self.mode.assign {
             self.count_failure(number, group, context);
@@ -333,7 +333,7 @@ impl PoolRun {
             self.nodes.update(number, |node| node.seen_back = false);
             return;
         }
-        let verdict = judge(&from, seen, Patience { was_ready, waited: Duration::ZERO, timeout: None });
+        let verdict = judge(&from, seen, WaitContext { was_ready, waited: Duration::ZERO, timeout: None });
         self.nodes.update(number, |node| node.seen_back = verdict == Convergence::Converged);
         if !left_target {
             return;

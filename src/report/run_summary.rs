@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use super::error::ErrorMessage;
 use super::explain::Explanation;
 use super::markdown::{code, prose};
-use super::progress::Scene;
+use super::progress::RunHeader;
 use super::review::{self, clipped};
 use super::source;
 use super::summary;
@@ -31,7 +31,7 @@ const PLAN: usize = 60_000;
 #[derive(Debug, Clone)]
 pub struct Before {
     command: &'static str,
-    scene: Scene,
+    scene: RunHeader,
     /// The plan's name.
     plan: Option<String>,
     /// What was to be done; empty when that is nothing.
@@ -43,7 +43,7 @@ impl Before {
     ///
     /// # Errors
     /// When the plan cannot be shown.
-    pub fn of(command: &'static str, scene: &Scene, review: &Review) -> io::Result<Self> {
+    pub fn of(command: &'static str, scene: &RunHeader, review: &Review) -> io::Result<Self> {
         let mut planned = Vec::new();
         if review.is_changed() {
             review::markdown(&mut planned, review, Some(PLAN))?;
@@ -123,7 +123,7 @@ fn write_verdict(
     let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
     let (nodes, parts) = summary::numbers(outcome);
     writeln!(out, "### nodecfg {}: {verdict} {}. {nodes}{parts}.\n", before.command, duration(seconds))?;
-    let Scene { fleet, commit, signer, namespace, server } = &before.scene;
+    let RunHeader { fleet, commit, signer, namespace, server } = &before.scene;
     let revision = match commit {
         Some(commit) => format!("at commit `{}`", commit.short()),
         None => "from the working tree".to_owned(),
@@ -242,7 +242,7 @@ mod tests {
     use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
     fn before(command: &'static str) -> Before {
-        let scene = Scene {
+        let scene = RunHeader {
             fleet: FleetName::new("prod").unwrap(),
             commit: None,
             signer: None,

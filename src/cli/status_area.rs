@@ -1,6 +1,6 @@
 //! The foot of the terminal: lines that are drawn over and over, below what scrolls by.
 //!
-//! What else goes to standard error meanwhile goes through [`Foot::print`], or it would be drawn over too. Everything is
+//! What else goes to standard error meanwhile goes through [`StatusArea::print`], or it would be drawn over too. Everything is
 //! written in one piece per change, so that nothing flickers, and the cursor rests below the last line, where an echoed `^C`
 //! does no harm.
 //!
@@ -20,7 +20,7 @@ const USUAL: (usize, usize) = (80, 24);
 
 /// The foot of one terminal.
 #[derive(Clone)]
-pub struct Foot(Arc<Mutex<Area>>);
+pub struct StatusArea(Arc<Mutex<Area>>);
 
 struct Area {
     out: Box<dyn Write + Send>,
@@ -35,7 +35,7 @@ struct Area {
     gone: bool,
 }
 
-impl Foot {
+impl StatusArea {
     /// The foot of standard error.
     #[must_use]
     pub fn of_standard_error() -> Self {
@@ -104,9 +104,9 @@ impl Foot {
     }
 }
 
-impl std::fmt::Debug for Foot {
+impl std::fmt::Debug for StatusArea {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Foot").finish_non_exhaustive()
+        f.debug_struct("StatusArea").finish_non_exhaustive()
     }
 }
 
@@ -175,12 +175,12 @@ pub(super) fn has_hung_up(_: &io::Error) -> bool {
 
 /// One line at the foot, for as long as it lives: what is waited for before there is anything to roll out.
 #[derive(Debug)]
-pub struct FootLine(Foot);
+pub struct FootLine(StatusArea);
 
 impl FootLine {
     /// An empty line.
     #[must_use]
-    pub fn new(foot: &Foot) -> Self {
+    pub fn new(foot: &StatusArea) -> Self {
         Self(foot.clone())
     }
 
@@ -199,5 +199,5 @@ impl Drop for FootLine {
 }
 
 #[cfg(test)]
-#[path = "foot_tests.rs"]
+#[path = "status_area_tests.rs"]
 mod tests;

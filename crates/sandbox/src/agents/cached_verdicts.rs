@@ -13,7 +13,7 @@ const KNOWN: usize = 1024;
 
 /// What a kubelet of one version makes of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Opinion {
+pub(super) struct CachedVerdict {
     /// Whether it runs with it; otherwise what it says when it exits.
     pub(super) verdict: Result<(), String>,
     /// What its managers' state files say of it: a file that says otherwise keeps the kubelet from starting.
@@ -21,30 +21,30 @@ pub(super) struct Opinion {
 }
 
 /// By the hash of the configuration and the kubelet's version.
-type Known = HashMap<([u8; 32], Minor), Arc<Opinion>>;
+type Known = HashMap<([u8; 32], Minor), Arc<CachedVerdict>>;
 
-/// The opinions that were asked for. A clone shares them.
+/// The cached_verdicts that were asked for. A clone shares them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Opinions(Arc<Mutex<Known>>);
+pub(super) struct CachedVerdicts(Arc<Mutex<Known>>);
 
-impl Opinions {
-    /// The opinion of a configuration.
-    pub(super) fn of(&self, text: &[u8], minor: Minor) -> Arc<Opinion> {
+impl CachedVerdicts {
+    /// The cached of a configuration.
+    pub(super) fn of(&self, text: &[u8], minor: Minor) -> Arc<CachedVerdict> {
         let key = (*blake3::hash(text).as_bytes(), minor);
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Arc::clone(known);
         }
-        let opinion = Arc::new(Opinion::form(text, minor));
+        let cached = Arc::new(CachedVerdict::form(text, minor));
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= KNOWN {
             known.clear();
         }
-        known.insert(key, Arc::clone(&opinion));
-        opinion
+        known.insert(key, Arc::clone(&cached));
+        cached
     }
 }
 
-impl Opinion {
+impl CachedVerdict {
     fn form(text: &[u8], minor: Minor) -> Self {
         let refused = |why: String| Self {
             verdict: Err(format!("failed to load kubelet config file: {why}")),
@@ -73,23 +73,23 @@ impl Opinion {
 mod tests {
     use super::*;
 
-    fn opinion(body: &str) -> Arc<Opinion> {
+    fn cached(body: &str) -> Arc<CachedVerdict> {
         let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}");
-        Opinions::default().of(text.as_bytes(), Minor(36))
+        CachedVerdicts::default().of(text.as_bytes(), Minor(36))
     }
 
     #[test]
     fn a_kubelet_refuses_what_the_checker_refuses() {
-        assert_eq!(opinion("maxPods: 50\n").verdict, Ok(()));
-        assert!(opinion("maxPods: -5\n").verdict.as_ref().unwrap_err().contains("-5"));
+        assert_eq!(cached("maxPods: 50\n").verdict, Ok(()));
+        assert!(cached("maxPods: -5\n").verdict.as_ref().unwrap_err().contains("-5"));
         for text in [&b"\xff"[..], b"", b"[", b"a: b"] {
-            assert!(Opinions::default().of(text, Minor(36)).verdict.is_err(), "{text:?}");
+            assert!(CachedVerdicts::default().of(text, Minor(36)).verdict.is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn state_files_remember_the_policy() {
-        let policy = |body: &str| opinion(body).policies[&StateFile::CpuManagerState].clone();
+        let policy = |body: &str| cached(body).policies[&StateFile::CpuManagerState].clone();
         assert_eq!(policy(""), "none");
         assert_eq!(policy("cpuManagerPolicy: none\n"), "none");
         assert_eq!(policy("cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n"), "static");
