@@ -23,7 +23,7 @@ use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{Node, Observed};
 use nodecfg_planning::desired::{Desired, LabelSelector, MaxUnavailable, PoolTarget, parse_selector};
 use nodecfg_planning::plan::{
-    NodeSelection, NodeSelectionError, Options, Scope, chosen, down_in_any_pool, membership, pools_of_nodes,
+    NodeSelection, NodeSelectionError, Options, Scope, down_in_any_pool, membership, pools_of_nodes, select_nodes,
 };
 use nodecfg_planning::snapshot::Snapshot;
 
@@ -107,7 +107,7 @@ pub(super) async fn run(
     } else {
         run::open(&scene, format, (!args.dry_run).then_some(&ReportArgs::default()), terminal)?;
     }
-    let nodes = args.chosen(&choice, &loaded.desired, &observed)?;
+    let nodes = args.selected(&choice, &loaded.desired, &observed)?;
     if text && !Args::has_any(&nodes, &loaded.desired, &observed) {
         writeln!(
             terminal.aside(),
@@ -251,7 +251,7 @@ impl Args {
         members.any(|name| seen(name).is_some_and(away))
     }
 
-    fn chosen(
+    fn selected(
         &self,
         choice: &NodeSelection,
         desired: &Desired,
@@ -262,7 +262,7 @@ impl Args {
             members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (*node, *pool))).collect();
         let labels = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
         let pools: BTreeSet<&PoolName> = desired.pools.keys().collect();
-        chosen(choice, observed, &homes, labels, &pools).map_err(|error| match &error {
+        select_nodes(choice, observed, &homes, labels, &pools).map_err(|error| match &error {
             NodeSelectionError::UnknownNode { name, .. } => {
                 let known = observed.nodes.keys().map(NodeName::as_str);
                 unknown("node", name.as_str(), "in the cluster", known, &error.help())

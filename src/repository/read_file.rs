@@ -1,4 +1,4 @@
-//! Reads single files that are named one by one, wherever they lie.
+//! Reads one file by its path, or standard input.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,17 +7,18 @@ use std::path::Path;
 use super::text::{normalised, unusable};
 use super::{MAX_FILE, SnapshotFile};
 
-/// A byte order mark.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+/// The byte order mark of UTF-8.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads a file, or standard input for `-`, up to the bound of a file. `name` is what findings call it.
+/// Reads a file, or standard input for `-`, at most [`MAX_FILE`] bytes of it. Messages name it `name`.
 #[must_use]
 pub fn read_file(path: &Path, name: &str) -> SnapshotFile {
-    let read = if path == Path::new("-") { bounded(io::stdin().lock()) } else { File::open(path).and_then(bounded) };
+    let read =
+        if path == Path::new("-") { read_limited(io::stdin().lock()) } else { File::open(path).and_then(read_limited) };
     match read {
         Ok(bytes) => match normalised(name, &bytes) {
-            // After a byte order mark the kubelet takes a brace for YAML, and without one for JSON.
-            SnapshotFile::Text(text) if bytes.starts_with(MARK) && text.trim_start().starts_with('{') => {
+            // The kubelet reads a text that begins with `{` as JSON, and after a byte order mark as YAML.
+            SnapshotFile::Text(text) if bytes.starts_with(BOM) && text.trim_start().starts_with('{') => {
                 SnapshotFile::Text(format!("\u{feff}{text}").into())
             }
             file => file,
@@ -29,8 +30,8 @@ pub fn read_file(path: &Path, name: &str) -> SnapshotFile {
     }
 }
 
-/// A byte more than the bound tells that there is too much.
-fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
+/// Reads one byte past the limit, so that the caller detects a file that is too large.
+fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_a_finding() {
+    fn reports_unreadable_files() {
         let code = |path: &str| match read_file(Path::new(path), "x") {
             SnapshotFile::Text(text) => text.len().to_string(),
             SnapshotFile::Unusable(finding) => finding.code.to_owned(),

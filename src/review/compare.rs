@@ -47,7 +47,7 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
         names.into_iter().filter_map(|name| pool(base, head, name, old(name), new(name))).collect();
     let nodes_may_move = pools.iter().any(|pool| {
         matches!(pool.change, PoolChange::Added | PoolChange::Removed | PoolChange::Unknown)
-            || setting_changes::select(&pool.settings)
+            || setting_changes::any_affects_membership(&pool.settings)
     });
     let mut review = Review {
         from: base.side.clone(),
@@ -89,7 +89,7 @@ fn pool(
             (None, Some(_)) => PoolChange::FromLocal,
             (Some(_), None) => PoolChange::ToLocal,
             (Some(was), Some(becomes)) if was.hash != becomes.hash => PoolChange::Changed,
-            _ if setting_changes::select(&settings) => PoolChange::Selection,
+            _ if setting_changes::any_affects_membership(&settings) => PoolChange::Selection,
             _ if !settings.is_empty() => PoolChange::PolicyOnly,
             _ => PoolChange::Unchanged,
         },

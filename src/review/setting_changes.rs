@@ -1,87 +1,87 @@
-//! What a repository says of a pool beside the configuration of its kubelets, compared.
+//! Compares the settings of a pool and of the fleet between two versions, apart from the kubelet configuration.
 
 use super::{Scope, Setting};
 use kubelet_config::duration;
 use nodecfg_planning::desired::{Canary, Desired, Pool, RolloutPolicy};
 
-/// A setting: its path, what it is, its value, and whether it decides which nodes belong to the pool.
-struct Reader {
+/// A setting of a pool.
+struct PoolSetting {
     path: &'static str,
     meaning: &'static str,
-    selects: bool,
+    affects_membership: bool,
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [Reader; 9] = [
-    Reader {
+const SETTINGS: [PoolSetting; 9] = [
+    PoolSetting {
         path: "spec.nodeSelector",
         meaning: "which nodes belong to the pool",
-        selects: true,
+        affects_membership: true,
         read: |pool| pool.selector.to_string(),
     },
-    Reader {
+    PoolSetting {
         path: "spec.priority",
         meaning: "the higher pool wins a node that several select",
-        selects: true,
+        affects_membership: true,
         read: |pool| pool.priority.to_string(),
     },
-    Reader {
+    PoolSetting {
         path: "spec.kubernetesVersion",
         meaning: "the kubelets that the configuration is checked for",
-        selects: false,
+        affects_membership: false,
         read: |pool| pool.kubelets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     },
-    Reader {
+    PoolSetting {
         path: "spec.rollout.maxUnavailable",
         meaning: "how many nodes may be unavailable at once",
-        selects: false,
+        affects_membership: false,
         read: |pool| pool.policy.max_unavailable.to_string(),
     },
-    Reader {
+    PoolSetting {
         path: "spec.rollout.canary",
         meaning: "nodes that go first, and how long they are watched",
-        selects: false,
+        affects_membership: false,
         read: |pool| pool.policy.canary.map(canary).unwrap_or_default(),
     },
-    Reader {
+    PoolSetting {
         path: "spec.rollout.maxFailures",
         meaning: "failed nodes before the rollout stops",
-        selects: false,
+        affects_membership: false,
         read: |pool| pool.policy.max_failures.to_string(),
     },
-    Reader {
+    PoolSetting {
         path: "spec.rollout.convergenceTimeout",
         meaning: "how long a node may take",
-        selects: false,
+        affects_membership: false,
         read: |pool| duration::written(pool.policy.convergence_timeout),
     },
-    Reader {
+    PoolSetting {
         path: "spec.rollout.paused",
         meaning: "whether its nodes are left as they are",
-        selects: false,
+        affects_membership: false,
         read: |pool| pool.policy.paused.to_string(),
     },
-    Reader {
+    PoolSetting {
         path: "spec.rollout.allowDisruption",
         meaning: "the worst that a change may do to pods that run",
-        selects: false,
+        affects_membership: false,
         read: |pool| pool.policy.allow_disruption.to_string(),
     },
 ];
 
-/// What differs. Of a pool that is new or gone, its selector and what is not the default.
+/// The settings that differ. Of a new or removed pool: the selector and the settings with other than default values.
 pub(super) fn changes(old: Option<&Pool>, new: Option<&Pool>) -> Vec<Setting> {
-    let change = |reader: &Reader| {
-        let value = |pool: Option<&Pool>| pool.map(reader.read).filter(|value| !value.is_empty());
-        let (was, becomes) = (value(old), value(new));
-        let told = match (old, new) {
-            (Some(_), Some(_)) => was != becomes,
+    let change = |setting: &PoolSetting| {
+        let value = |pool: Option<&Pool>| pool.map(setting.read).filter(|value| !value.is_empty());
+        let (old_value, new_value) = (value(old), value(new));
+        let differs = match (old, new) {
+            (Some(_), Some(_)) => old_value != new_value,
             (Some(pool), None) | (None, Some(pool)) => {
-                reader.path == "spec.nodeSelector" || (reader.read)(pool) != (reader.read)(&plain(pool))
+                setting.path == "spec.nodeSelector" || (setting.read)(pool) != (setting.read)(&with_defaults(pool))
             }
             (None, None) => false,
         };
-        told.then_some(Setting { path: reader.path, old: was, new: becomes, meaning: reader.meaning })
+        differs.then_some(Setting { path: setting.path, old: old_value, new: new_value, meaning: setting.meaning })
     };
     SETTINGS.iter().filter_map(change).collect()
 }
@@ -95,18 +95,19 @@ pub(super) fn scope(pool: &Pool) -> Scope {
     }
 }
 
-/// Whether one of these decides which nodes belong to the pool.
-pub(super) fn select(settings: &[Setting]) -> bool {
-    let selects = |setting: &Setting| SETTINGS.iter().any(|reader| reader.selects && reader.path == setting.path);
-    settings.iter().any(selects)
+/// Whether any of these settings decides which nodes belong to the pool.
+pub(super) fn any_affects_membership(settings: &[Setting]) -> bool {
+    let affects =
+        |change: &Setting| SETTINGS.iter().any(|setting| setting.affects_membership && setting.path == change.path);
+    settings.iter().any(affects)
 }
 
-/// The pool without anything said of it.
-fn plain(pool: &Pool) -> Pool {
+/// The pool with the default of every setting but its selector.
+fn with_defaults(pool: &Pool) -> Pool {
     Pool { priority: 0, policy: RolloutPolicy::default(), kubelets: Vec::new(), ..pool.clone() }
 }
 
-/// What differs for the fleet as a whole.
+/// The settings of the fleet that differ.
 pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
     let namespace = |desired: &Desired| desired.namespace.as_ref().map(ToString::to_string);
     let all = [

@@ -1,11 +1,11 @@
-//! What stands in for programs that a test must not run, or cannot: it checks the shape of the call and does as if.
+//! Fake executables for programs that the tests of the documents cannot run. Each checks its arguments and imitates the effect.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// A program on `PATH` before the real one.
+/// A fake that precedes the real program on `PATH`.
 pub struct StandIn {
     pub name: &'static str,
     /// Why the real one does not run.
@@ -14,7 +14,7 @@ pub struct StandIn {
     pub calls: &'static [(&'static str, &'static str)],
 }
 
-/// All of them. As few as possible: what runs for real proves more.
+/// Every fake. Keep the list short: a real program is a better test.
 pub const TABLE: &[StandIn] = &[
     StandIn {
         name: "cargo",
@@ -96,10 +96,12 @@ pub const TABLE: &[StandIn] = &[
 impl StandIn {
     fn script(&self) -> String {
         let mut script = "#!/usr/bin/env bash\nset -euo pipefail\n".to_owned();
-        for (index, (call, deed)) in self.calls.iter().enumerate() {
-            // In a variable, since bash reads quotes within an expression as letters.
-            let _ =
-                writeln!(script, "call{index}='{call}'\nif [[ \"$*\" =~ $call{index} ]]; then\n  {deed}\n  exit 0\nfi");
+        for (index, (call, action)) in self.calls.iter().enumerate() {
+            // In a variable, since bash reads quotes within an expression as literal characters.
+            let _ = writeln!(
+                script,
+                "call{index}='{call}'\nif [[ \"$*\" =~ $call{index} ]]; then\n  {action}\n  exit 0\nfi"
+            );
         }
         let _ = writeln!(
             script,
@@ -110,7 +112,7 @@ impl StandIn {
     }
 }
 
-/// Writes them all into a folder.
+/// Writes every fake into a folder.
 pub fn write(folder: &Path) {
     for stand_in in TABLE {
         executable(&folder.join(stand_in.name), &stand_in.script());
@@ -124,7 +126,7 @@ pub fn executable(path: &Path, script: &str) {
 }
 
 #[test]
-fn they_have_reasons_and_refuse_what_they_do_not_know() {
+fn fakes_have_reasons_and_reject_unknown_arguments() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
     for stand_in in TABLE {

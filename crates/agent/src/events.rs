@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out of it.
+//! Inputs (events) and outputs (effects) of the agent's state machine.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use kubelet_config::risk::StateFile;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
-/// What happens to the agent.
+/// An input of the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The agent has started, with its ledger as it was saved.
     Started {
         /// What the kubelet of this host would say of the checkpoint that is assigned; unset for the local configuration.
         verdict: Option<ConfigCheck>,
-        /// Whether the kubelet's configuration on disk is what the ledger says.
+        /// Whether the kubelet's configuration on disk matches the ledger.
         in_place: bool,
     },
-    /// The node's own NodeConfig was seen. `None`: there is none (any more), which is no instruction.
+    /// The node's NodeConfig, as last read. `None`: it is missing, which changes nothing.
     Seen(Option<Box<NodeConfig>>),
     /// The answer to [`Effect::Fetch`].
     Fetched(Result<Box<Fetched>, FetchError>),
@@ -57,14 +57,14 @@ pub struct Fetched {
     pub download: Download,
     /// What the kubelet of this host would say of it.
     pub verdict: ConfigCheck,
-    /// How the node is, while it still runs what it ran; unset when the API server did not say.
+    /// Health of the node before the change; unset when the API server did not answer.
     pub node: Option<NodeHealth>,
 }
 
-/// What a kubelet would say of a configuration.
+/// What the kubelet of this host would do with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigCheck {
-    /// It runs it.
+    /// The kubelet accepts the configuration.
     Accepted,
     /// Its key is missing, or it cannot be decoded.
     NotLoaded {
@@ -73,7 +73,7 @@ pub enum ConfigCheck {
         /// The kubelet's version.
         kubelet: Option<String>,
     },
-    /// It is decoded and refused.
+    /// The kubelet decodes the configuration and refuses it.
     NotValid {
         /// The reason in full.
         message: String,
@@ -95,23 +95,23 @@ pub enum FetchError {
     HashDiffers(String),
 }
 
-/// Why the kubelet was not put on a configuration.
+/// Why an activation failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActivationError {
     /// The configuration could not be written: the kubelet was not touched.
     NotPlaced(String),
-    /// The configuration is in place; nobody could be asked to restart the kubelet, which says nothing of the configuration.
+    /// The configuration is in place. The restart could not be requested, so the configuration is not at fault.
     NotAsked(String),
     /// The configuration is in place; the kubelet could not be restarted.
     NotRestarted(String),
 }
 
-/// How the kubelet of this host is.
+/// Health of the kubelet of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// Whether its `/healthz` answers; otherwise why not.
     pub kubelet: Result<(), String>,
-    /// How the node is; unset when the API server was not asked or did not say.
+    /// Health of the node; unset when the API server was not asked or did not answer.
     pub node: Option<NodeHealth>,
 }
 
@@ -138,7 +138,7 @@ pub enum Effect {
         /// State files to remove while the kubelet does not run. The runtime adds them when it has put the target in place.
         remove: Vec<StateFile>,
     },
-    /// Look how the kubelet is; and the node, when that matters.
+    /// Check the kubelet's health, and optionally the node's.
     Probe {
         /// Whether to ask the API server too, once `/healthz` has answered. A server that does not answer within a few
         /// seconds has not said anything.
@@ -161,7 +161,7 @@ pub struct Announcement {
     pub warning: bool,
 }
 
-/// What comes of one event. The ledger is saved before any of it is done.
+/// The result of one event. The runtime saves the ledger before it carries out any of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
     /// Keep this download on disk, before anything else.
@@ -170,10 +170,9 @@ pub struct Step {
     pub effects: Vec<Effect>,
     /// Remove the checkpoints that the ledger does not name.
     pub prune: bool,
-    /// The effects are carried out even if the ledger cannot be saved; it is saved with a later step then. So it is when
-    /// the kubelet is to leave a configuration that failed (to forget a failed trial costs another one, to stay on it costs
-    /// the node), and when what is to be remembered has happened anyway.
+    /// Whether the effects are carried out even if the ledger cannot be saved; a later step then saves it. It is set for
+    /// rollbacks, since a kubelet that stays on a failed configuration costs the node, and for what has already happened.
     pub urgent: bool,
-    /// When to come back with [`Event::Tick`], at the latest.
+    /// The latest time of the next [`Event::Tick`].
     pub wake: Option<Timestamp>,
 }

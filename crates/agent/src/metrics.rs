@@ -1,6 +1,5 @@
-//! What the agent shows to Prometheus. The names and labels of what the kubelet showed of Dynamic Kubelet Configuration are
-//! the kubelet's (`pkg/kubelet/metrics`, 1.11 to 1.23), so that dashboards and alerts go on working; the rest is
-//! `nodecfg_agent_…`.
+//! Metrics for Prometheus. Metrics that kubelets 1.11 to 1.23 had for Dynamic Kubelet Configuration (`pkg/kubelet/metrics`) keep
+//! their names and labels, so that existing dashboards work. Other metrics start with `nodecfg_agent_`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,13 +17,13 @@ use nodecfg_contract::ConfigSource;
 /// The media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The node's configuration as metrics. Cheap to clone; all clones show the same.
+/// The node's configuration as metrics. Clones share their values.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     shown: Shown,
 }
 
-/// What is shown, shared by the agent and the scrapes.
+/// The exported values, shared by the agent and the scrapes.
 type Shown = Arc<Mutex<Option<View>>>;
 
 #[derive(Debug, Clone)]
@@ -34,13 +33,13 @@ struct View {
 }
 
 impl Metrics {
-    /// Shows this from now on. `error`: `status.config.error` is set.
+    /// Replaces the exported values. `error`: `status.config.error` is set.
     pub fn show(&self, ledger: &Ledger, error: bool) {
         let view = View { ledger: ledger.clone(), error };
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
 
-    /// What a scrape is answered with, in the OpenMetrics text format.
+    /// The response to a scrape, in the OpenMetrics text format.
     #[must_use]
     pub fn text(&self) -> String {
         let mut registry = Registry::default();

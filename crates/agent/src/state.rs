@@ -1,4 +1,4 @@
-//! What the agent knows: the ledger, which survives it on disk, and what it can learn again.
+//! The state that the agent keeps on disk, and the settings of its state machine.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::events::NodeHealth;
 use nodecfg_contract::ConfigSource;
 
-/// What survives the agent. Saved before anything that follows from it is done.
+/// The agent's persistent state. The runtime saves it before it carries out effects that depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// What was taken as the assignment, with uid and resourceVersion. `None` is the local configuration. In the kubelet's own
@@ -16,7 +16,7 @@ pub struct Ledger {
     pub assigned: Option<ConfigSource>,
     /// What the kubelet is put on when the assignment fails. `None` is the local configuration (`meta/last-known-good`).
     pub last_known_good: Option<ConfigSource>,
-    /// What the kubelet's format has no place for.
+    /// The part that the documented layout of Dynamic Kubelet Configuration lacks.
     pub beyond: AgentState,
 }
 
@@ -34,7 +34,7 @@ impl Ledger {
     }
 }
 
-/// What the kubelet's format has no place for.
+/// The part of the persistent state that the documented layout of Dynamic Kubelet Configuration lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Beyond")]
@@ -45,25 +45,25 @@ pub struct AgentState {
     /// Why the kubelet is not on what is assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<AssignmentFailure>,
-    /// What the kubelet was last restarted on. `None` is the local configuration.
+    /// The configuration at the last restart of the kubelet. `None` is the local configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<ConfigSource>,
     /// The content hash of what is assigned, as the annotation of its ConfigMap says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
-    /// The content hash of the last known good, as it was said of it when it was assigned.
+    /// The content hash of the last known good, from the annotation of its ConfigMap at the time of its assignment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_known_good_hash: Option<String>,
     /// The pool of what is assigned, as the label of its ConfigMap says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Whether the ConfigMap that is assigned is immutable; one that is not is followed.
+    /// Whether the assigned ConfigMap is immutable. The agent polls a mutable one for changes.
     #[serde(default)]
     pub immutable: bool,
-    /// Restarts of the kubelet by the agent, ever.
+    /// Number of restarts of the kubelet by the agent.
     #[serde(default)]
     pub restarts: u64,
-    /// Falls back to the last known good, ever.
+    /// Number of rollbacks to the last known good.
     #[serde(default)]
     pub rollbacks: u64,
 }
@@ -72,7 +72,7 @@ pub struct AgentState {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Phase {
-    /// Nothing.
+    /// No activation and no trial.
     #[default]
     Settled,
     /// The kubelet is being put on what it shall run: its configuration is replaced, then it is restarted. Both are done
@@ -93,13 +93,13 @@ pub enum Phase {
 pub struct Trial {
     /// When it was restarted.
     pub started: Timestamp,
-    /// How the node was before: what was not so before need not be so afterwards.
+    /// Health of the node before the restart: only conditions that held before must hold afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<NodeHealth>,
-    /// Since when it has been all that it must be; unset until it is for the first time.
+    /// Start of the current healthy period; unset until the kubelet is healthy for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_since: Option<Timestamp>,
-    /// Since when it has not been, after it was.
+    /// Start of the current unhealthy period, after a healthy one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ailing_since: Option<Timestamp>,
     /// How often it stopped answering after it had answered.
@@ -118,7 +118,7 @@ pub struct AssignmentFailure {
     pub error: String,
     /// The reason in full, for people.
     pub message: String,
-    /// The kubelet that it holds for, as `v1.36.2`; another one may think otherwise.
+    /// The version of the kubelet that it holds for, as `v1.36.2`. Other versions may accept the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<String>,
 }

@@ -1,14 +1,13 @@
-//! The one place that says what *converged* means.
+//! Decides whether a node has converged: the only definition of *converged* in nodecfg.
 //!
-//! [`judge`] compares what a node reports with what it shall run. It is used alike by `sync`, `verify`, `status`, planning
-//! and the sandbox's own tests. It reads no clock and knows no cluster: how long a node has been waited for enters as a
-//! value.
+//! [`judge`] compares what a node reports with what it should run. `sync`, `verify`, `status`, planning and the sandbox's tests
+//! use it. It is a pure function: the caller passes the elapsed wait time.
 //!
-//! What the recordings of a real kubelet 1.21 taught it:
+//! Behaviour of a kubelet 1.21, observed in recordings:
 //! - Status lags the assignment by 5 to 15 s and shows the *old* assignment until then, old error included. An error
 //!   counts against an assignment only once `status.config.assigned` names that assignment.
-//! - `failed to sync: …` is reported while `assigned` still names the previous configuration, and is retried by the kubelet:
-//!   it is waited for, never failed on.
+//! - `failed to sync: …` is reported while `assigned` still names the previous configuration. The kubelet retries it, so it
+//!   counts as waiting.
 //! - After a reset, `status.config` becomes empty.
 
 use std::fmt;
@@ -19,11 +18,11 @@ use serde::Serialize;
 use nodecfg_contract::observed::{Node, Readiness};
 use nodecfg_contract::{ConfigSource, error_text};
 
-/// What a node shall run.
+/// The configuration that a node should run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Target {
-    /// The configuration it was provisioned with: no `configSource`.
+    /// The local configuration: no `configSource`.
     Local,
     /// The configuration that this source names.
     Source(ConfigSource),
@@ -59,7 +58,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// How far a node is.
+/// The progress of a node towards its target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "state", content = "reason")]
 #[schemars(rename = "Verdict")]
@@ -72,7 +71,7 @@ pub enum Convergence {
     Failed(Failure),
 }
 
-/// What a node is waited for.
+/// Why a node has not converged yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Waiting {
@@ -128,7 +127,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How a node is waited for.
+/// What the judgement depends on besides the node itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitContext {
     /// Whether the Node was Ready before it was assigned: only then must it be Ready again.

@@ -57,7 +57,7 @@ pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use questions::questions;
-pub use reset::{NodeSelection, NodeSelectionError, chosen, down_in_any_pool, pools_of_nodes};
+pub use reset::{NodeSelection, NodeSelectionError, down_in_any_pool, pools_of_nodes, select_nodes};
 pub use scope::Scope;
 pub use standing::{Standings, pool_target};
 

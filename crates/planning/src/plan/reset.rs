@@ -1,4 +1,4 @@
-//! Who is meant by a reset, and which pools nodes are in when no repository says: those of the ConfigMaps that they are on.
+//! Selects the nodes to reset. Without a repository, infers the pool of each node from its ConfigMap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,23 @@ use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
 
-/// The pool that nodes are counted to which are on a ConfigMap that names none.
+/// The pool of nodes whose ConfigMap names no pool or is unknown.
 const OTHERS: &str = "others";
 
-/// Which nodes to reset. What is named adds up.
+/// Which nodes to reset: the union of the criteria.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeSelection {
-    /// These.
+    /// Nodes by name.
     pub nodes: BTreeSet<NodeName>,
-    /// Those of these pools.
+    /// All nodes of these pools.
     pub pools: BTreeSet<PoolName>,
-    /// Those with such labels, of whatever pool.
+    /// All nodes with these labels, in any pool or none.
     pub selector: Option<LabelSelector>,
-    /// Those of all pools.
+    /// All nodes of all pools.
     pub all: bool,
 }
 
-/// What is named and is not there.
+/// Why a selection is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeSelectionError {
     /// There is no such node.
@@ -35,7 +35,7 @@ pub enum NodeSelectionError {
     UnknownNode {
         /// As it was named.
         name: NodeName,
-        /// The nearest that there is.
+        /// The most similar existing name.
         near: Option<String>,
     },
     /// There is no such pool.
@@ -43,10 +43,10 @@ pub enum NodeSelectionError {
     UnknownPool {
         /// As it was named.
         name: PoolName,
-        /// The nearest that there is.
+        /// The most similar existing name.
         near: Option<String>,
     },
-    /// A node points at something, and is in no pool.
+    /// The node has a `configSource` and is in no pool.
     #[error("node {name} is in no pool, and points at {source_named}")]
     Unpooled {
         /// The node.
@@ -57,7 +57,7 @@ pub enum NodeSelectionError {
 }
 
 impl NodeSelectionError {
-    /// The way out.
+    /// The fix.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -74,9 +74,9 @@ impl NodeSelectionError {
     }
 }
 
-/// The fleet as its nodes show it: a pool for each that nodes are on a ConfigMap of, with all those nodes, to go back to their
-/// local configuration. Nodes that are down and on no ConfigMap are of the pool that their label names, or of the only one there
-/// is, so that they count against its budget. With `take_over`, nodes on other ConfigMaps are in pools too.
+/// The fleet as its nodes show it: one pool for each pool name on the ConfigMaps in use. The target of every node is its local
+/// configuration. An unavailable node without a ConfigMap belongs to the pool of its label, or to the only pool, and so counts
+/// against a budget. With `take_over`, nodes on other ConfigMaps are in pools too.
 #[must_use]
 pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_over: bool) -> Desired {
     let mut members: BTreeMap<PoolName, BTreeSet<NodeName>> = BTreeMap::new();
@@ -85,12 +85,12 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
             members.entry(pool).or_default().insert(node.name.clone());
         }
     }
-    // What is local already is on no ConfigMap that says where it belongs, and may be down all the same.
+    // A node on its local configuration has no ConfigMap that names its pool. It may still be unavailable.
     let only = members.keys().next().filter(|_| members.len() == 1).cloned();
-    for node in homeless_and_down(observed, &members) {
-        let said = node.labels.get(POOL_LABEL).and_then(|pool| PoolName::new(pool.as_str()).ok());
-        let said = said.filter(|pool| members.contains_key(pool));
-        if let Some(nodes) = said.or_else(|| only.clone()).and_then(|pool| members.get_mut(&pool)) {
+    for node in unpooled_and_unavailable(observed, &members) {
+        let labelled = node.labels.get(POOL_LABEL).and_then(|pool| PoolName::new(pool.as_str()).ok());
+        let labelled = labelled.filter(|pool| members.contains_key(pool));
+        if let Some(nodes) = labelled.or_else(|| only.clone()).and_then(|pool| members.get_mut(&pool)) {
             nodes.insert(node.name.clone());
         }
     }
@@ -113,25 +113,28 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
     Desired { fleet: fleet.clone(), namespace: None, commit: None, pools: members.into_iter().map(pool).collect() }
 }
 
-/// Nodes of no pool that are not available, and that point at nothing: each may be one that was reset before, of any pool.
-fn homeless_and_down<'o>(observed: &'o Observed, members: &BTreeMap<PoolName, BTreeSet<NodeName>>) -> Vec<&'o Node> {
-    let homed: BTreeSet<NodeName> = members.values().flatten().cloned().collect();
+/// Unavailable nodes in no pool and without a source. Each may have been reset before, in any pool.
+fn unpooled_and_unavailable<'o>(
+    observed: &'o Observed,
+    members: &BTreeMap<PoolName, BTreeSet<NodeName>>,
+) -> Vec<&'o Node> {
+    let pooled: BTreeSet<NodeName> = members.values().flatten().cloned().collect();
     let local =
         |node: &Node| [&node.source, &node.status.assigned, &node.status.active].into_iter().all(Option::is_none);
-    let meant = |node: &&Node| !homed.contains(&node.name) && local(node) && !is_available(node);
+    let meant = |node: &&Node| !pooled.contains(&node.name) && local(node) && !is_available(node);
     observed.nodes.values().filter(meant).collect()
 }
 
-/// Nodes that are down and that not even a label gives to one of several pools. They count for every pool.
+/// Unavailable nodes whose pool is unknown. They count against the budget of every pool.
 #[must_use]
 pub fn down_in_any_pool(desired: &Desired, observed: &Observed) -> Vec<NodeName> {
     let named = |pool: &Pool| Some((pool.name.clone(), pool.named.clone()?));
     let members = desired.pools.values().filter_map(named).collect();
-    let nodes = if desired.pools.is_empty() { Vec::new() } else { homeless_and_down(observed, &members) };
+    let nodes = if desired.pools.is_empty() { Vec::new() } else { unpooled_and_unavailable(observed, &members) };
     nodes.into_iter().map(|node| node.name.clone()).collect()
 }
 
-/// A node that was pointed away is its pool's until it has let go.
+/// The pool of a node. A node stays in its old pool until its status no longer names that pool's ConfigMap.
 fn pool_of(node: &Node, observed: &Observed, fleet: &FleetName, take_over: bool) -> Option<PoolName> {
     let status = &node.status;
     let sources = || [&node.source, &status.assigned, &status.active].into_iter().flatten();
@@ -145,15 +148,15 @@ fn pool_of(node: &Node, observed: &Observed, fleet: &FleetName, take_over: bool)
     map(any).map_or_else(|| PoolName::new(OTHERS).ok(), pool)
 }
 
-/// The nodes that are meant. `homes` is the pool of each node that is in one; those that are in none and point at nothing are as
-/// they shall be.
+/// The selected nodes. `pool_by_node` holds the pool of each node that is in one. Nodes without a pool and without a source need
+/// no reset.
 ///
 /// # Errors
-/// What is named and is not there.
-pub fn chosen(
+/// The selection names a node or a pool that is missing, or a node in no pool that has a `configSource`.
+pub fn select_nodes(
     choice: &NodeSelection,
     observed: &Observed,
-    homes: &BTreeMap<&NodeName, &PoolName>,
+    pool_by_node: &BTreeMap<&NodeName, &PoolName>,
     labels: impl Fn(&LabelSelector, &Node) -> bool,
     pools: &BTreeSet<&PoolName>,
 ) -> Result<BTreeSet<NodeName>, NodeSelectionError> {
@@ -162,7 +165,7 @@ pub fn chosen(
             let near = nearest(name.as_str(), observed.nodes.keys().map(NodeName::as_str)).map(str::to_owned);
             return Err(NodeSelectionError::UnknownNode { name: name.clone(), near });
         };
-        if let (None, Some(source)) = (homes.get(name), &node.source) {
+        if let (None, Some(source)) = (pool_by_node.get(name), &node.source) {
             return Err(NodeSelectionError::Unpooled { name: name.clone(), source_named: Box::new(source.clone()) });
         }
     }
@@ -170,13 +173,13 @@ pub fn chosen(
         let near = nearest(name.as_str(), pools.iter().map(|pool| pool.as_str())).map(str::to_owned);
         return Err(NodeSelectionError::UnknownPool { name: name.clone(), near });
     }
-    let meant = |node: &&Node| {
-        let home = homes.get(&node.name);
+    let selected = |node: &&Node| {
+        let home = pool_by_node.get(&node.name);
         choice.nodes.contains(&node.name)
             || home.is_some_and(|pool| choice.all || choice.pools.contains(*pool))
             || choice.selector.as_ref().is_some_and(|selector| labels(selector, node))
     };
-    Ok(observed.nodes.values().filter(meant).map(|node| node.name.clone()).collect())
+    Ok(observed.nodes.values().filter(selected).map(|node| node.name.clone()).collect())
 }
 
 #[cfg(test)]
@@ -220,7 +223,7 @@ mod tests {
             members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (*node, *pool))).collect();
         let labels = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
         let pools = desired.pools.keys().collect();
-        chosen(choice, &cluster, &homes, labels, &pools)
+        select_nodes(choice, &cluster, &homes, labels, &pools)
             .map(|nodes| nodes.into_iter().map(|node| node.to_string()).collect())
     }
 
