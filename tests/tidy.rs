@@ -102,7 +102,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
     (
         &[
             "src/repository/address.rs",
-            "src/repository/file.rs",
+            "src/repository/read_file.rs",
             "src/repository/folder.rs",
             "src/repository/git.rs",
             "src/repository/links.rs",
