@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::cluster_args::parse_duration;
 use super::order_args::{OrderArgs, holder, parse_reason};
-use super::{CommandError, Exit, Terminal, run};
+use super::{CommandResult, Exit, Terminal, run};
 use crate::report::orders::{self, AbortResult, Aborted, Holder};
 use crate::report::{self, Format};
 use nodecfg_cluster::lease::{self, HoldEnd};
@@ -36,7 +36,7 @@ Examples:
   nodecfg abort --reason 'wrong branch'   stop, and finish what is on its way
   nodecfg abort --back                    and undo what has not converged";
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let place = args.order.place(false).await?;
     let by = place.who().await?;
     let mut stop = run::hold_signals("not waiting any longer; what was ordered stands");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::cluster_args::{ClusterArgs, label_keys};
 use super::repository_args::RepositoryArgs;
 use super::unknown::unknown;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::capture::{Common, Taken, captured_pool, common, kubelet_file, names, remarks, to_yaml, without_defaults};
 use crate::replaced_file::{Readers, replace};
 use crate::report::capture::{Capture, Failed};
@@ -78,7 +78,7 @@ struct Chosen {
     of: usize,
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let chosen = args.choose(terminal).await?;
     let pool = args.write.as_ref().map(|_| args.pool_to_write(&chosen.nodes)).transpose()?;
     if let (Some(folder), Some(pool)) = (&args.write, &pool) {

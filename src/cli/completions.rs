@@ -4,7 +4,7 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 
-use super::{Cli, CommandError, Exit, Terminal};
+use super::{Cli, CommandResult, Exit, Terminal};
 
 /// The variable of the environment by which a shell asks for proposals.
 pub(super) const VARIABLE: &str = "COMPLETE";
@@ -30,7 +30,7 @@ Examples:
   source <(nodecfg completions zsh)              in ~/.zshrc, after compinit
   nodecfg completions fish > ~/.config/fish/completions/nodecfg.fish";
 
-pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     // Generated into memory first: the generator panics when its writer fails, and a closed pipe is no reason to.
     let mut script = Vec::new();
     let shell = args.shell.to_string();

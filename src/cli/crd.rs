@@ -1,6 +1,6 @@
 //! `nodecfg crd`: the CustomResourceDefinition of NodeConfig.
 
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::{self, Format};
 use nodecfg_contract::nodeconfig;
 
@@ -15,7 +15,7 @@ const EXAMPLE: &str = "\
 Example:
   nodecfg crd | kubectl apply --server-side -f -";
 
-pub(super) fn run(_args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) fn run(_args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let definition = nodeconfig::definition();
     match format {
         Format::Text | Format::Yaml => report::yaml(&mut terminal.out, &definition)?,

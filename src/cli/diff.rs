@@ -9,7 +9,7 @@ use super::observe::{Allowances, plan, warn, warn_of_plan};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
-use super::{CommandError, Exit, Terminal, plan_file, run};
+use super::{CommandError, CommandResult, Exit, Terminal, plan_file, run};
 use crate::report::{self, Format, findings, review as shown};
 use crate::review::{Review, moves, of_plan};
 use kubelet_config::finding::Severity;
@@ -59,12 +59,7 @@ Examples:
                                       the same as a comment on a pull request
   nodecfg diff --out plan.json        for `nodecfg sync --plan plan.json`, once it is approved";
 
-pub(super) async fn run(
-    args: &Args,
-    format: Format,
-    verbose: u8,
-    terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     if args.max_chars.is_some() && format != Format::Markdown {
         return Err(CommandError::usage("--max-chars is about markdown alone", "add -o markdown, or leave it out"));
     }

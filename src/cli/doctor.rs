@@ -12,7 +12,7 @@ use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
 use super::git_args::GitArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::doctor::{
     self, Answer, AskedRight, Bound, Facts, Installed, Lock, Pods, Purpose, Repository, Server, Unavailable,
 };
@@ -71,12 +71,7 @@ Examples:
   nodecfg doctor -v               everything that was looked at, in full
   nodecfg doctor -o markdown      for a ticket";
 
-pub(super) async fn run(
-    args: &Args,
-    format: Format,
-    verbose: u8,
-    terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     let facts = args.facts(terminal).await?;
     let checks = doctor::examine(&facts);
     let ending = doctor::ending(&checks);

@@ -1,7 +1,7 @@
 //! `nodecfg explain`: what a field of KubeletConfiguration is, or what the code of a finding, an error or a check means.
 
 use super::repository_args::parse_kubernetes_version;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::coded::{self, Coded};
 use crate::report::{self, Format, field};
 use kubelet_config::Minor;
@@ -35,7 +35,7 @@ Examples:
   nodecfg explain featureGates.NodeSwap --kubernetes-version 1.29
   nodecfg explain cluster-forbidden";
 
-pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let asked = args.field.as_deref().unwrap_or_default();
     if let Some(coded) = coded::explain(asked) {
         return write(&coded, format, terminal);
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Resul
     Ok(Exit::Done)
 }
 
-fn write(coded: &Coded, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+fn write(coded: &Coded, format: Format, terminal: &mut Terminal) -> CommandResult {
     match format {
         Format::Text => coded::text(&mut terminal.out, coded)?,
         Format::Markdown => coded::markdown(&mut terminal.out, coded)?,

@@ -22,7 +22,10 @@ use nodecfg_planning::plan::{Problem, Violation};
 use nodecfg_planning::snapshot::Snapshot;
 use nodecfg_sandbox::SandboxError;
 
-/// Why a command could not do what it was asked to.
+/// How a command ends.
+pub(super) type CommandResult = Result<Exit, CommandError>;
+
+/// Why a command failed.
 #[derive(Debug)]
 pub(super) enum CommandError {
     /// Two arguments contradict each other, or one makes no sense here.

@@ -3,7 +3,7 @@
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
 use super::past::Past;
 use super::repository_args::RepositoryArgs;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::history::{Subject, Whereabouts};
 use crate::report::history::{self as shown, History};
 use crate::report::{self, Format};
@@ -41,7 +41,7 @@ Examples:
   nodecfg history gpu --no-cluster   from the repository alone
   nodecfg rollback gpu --dry-run     what going back to the one before would do";
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let Past { mut revisions, end, draft, snapshot } =
         Past::read(&args.repository, &args.pool, limit, terminal).await?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::capture::take;
 use super::cluster_args::{BindingArgs, ClusterArgs};
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::capture::{Draft, Group, Runs, Start, StarterPool, Unsettled, common, empty_start, runs, settled, sort};
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
 use crate::report::{self, Format, findings};
@@ -60,7 +60,7 @@ fn parse_key(text: &str) -> Result<String, String> {
     check_label_key(text).map(|()| text.to_owned())
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     refuse_if_taken(&args.folder)?;
     let (draft, start) = match args.reader().await? {
         Some(reader) => args.of_cluster(reader).await?,

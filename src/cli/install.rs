@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::cluster_args::ClusterArgs;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
 use nodecfg_cluster::apply::{Applier, Target};
@@ -121,7 +121,7 @@ impl Args {
     }
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     if args.unit {
         return print_unit(args, terminal);
     }
@@ -141,7 +141,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     Ok(Exit::Done)
 }
 
-fn print_unit(args: &Args, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+fn print_unit(args: &Args, terminal: &mut Terminal) -> CommandResult {
     if args.agent != Kind::Systemd {
         return Err(CommandError::usage("--unit goes with --agent systemd alone", "add --agent systemd"));
     }

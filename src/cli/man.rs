@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use clap_mangen::Man;
 
-use super::{Cli, CommandError, Exit, Terminal, exit};
+use super::{Cli, CommandError, CommandResult, Exit, Terminal, exit};
 use kubelet_config::spelling::nearest;
 
 /// Print a manual page, or write them all to a folder.
@@ -29,7 +29,7 @@ Examples:
 /// The program, and with a hyphen the beginning of every page's name.
 const PROGRAM: &str = "nodecfg";
 
-pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let pages = pages(Cli::command());
     if let Some(folder) = &args.out {
         write(folder, &pages)?;

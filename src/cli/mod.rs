@@ -61,7 +61,7 @@ mod validate;
 mod verify;
 
 pub use exit::Exit;
-use failure::CommandError;
+use failure::{CommandError, CommandResult};
 use output::Output;
 use reports::ReportArgs;
 use telemetry::Telemetry;
@@ -229,7 +229,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
     let format = cli.output.format();
     match cli.command {
         Command::Validate(args) => {
@@ -260,18 +260,18 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, CommandError> {
     }
 }
 
-fn block_on<F: Future<Output = Result<Exit, CommandError>>>(future: F) -> Result<Exit, CommandError> {
+fn block_on<F: Future<Output = CommandResult>>(future: F) -> CommandResult {
     finish(tokio::runtime::Builder::new_multi_thread(), future)
 }
 
 /// The same in this one thread.
-fn block_on_one<F: Future<Output = Result<Exit, CommandError>>>(future: F) -> Result<Exit, CommandError> {
+fn block_on_one<F: Future<Output = CommandResult>>(future: F) -> CommandResult {
     finish(tokio::runtime::Builder::new_current_thread(), future)
 }
 
-fn finish<F>(mut builder: tokio::runtime::Builder, future: F) -> Result<Exit, CommandError>
+fn finish<F>(mut builder: tokio::runtime::Builder, future: F) -> CommandResult
 where
-    F: Future<Output = Result<Exit, CommandError>>,
+    F: Future<Output = CommandResult>,
 {
     let runtime = builder.enable_all().build().map_err(CommandError::Runtime)?;
     let result = runtime.block_on(future);

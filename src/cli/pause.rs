@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::order_args::{OrderArgs, Place, holder, parse_reason};
-use super::{CommandError, Exit, Terminal, run};
+use super::{CommandResult, Exit, Terminal, run};
 use crate::report::orders::{self, PoolOrder, PoolOrders, PoolResult};
 use crate::report::{self, Format};
 use nodecfg_cluster::lease::{self, LeaseSnapshot};
@@ -36,7 +36,7 @@ Examples:
   nodecfg pause gpu --reason 'disks are being replaced, until Monday'
   nodecfg resume gpu";
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let place = args.order.place(true).await?;
     let known = place.pools().await?;
     let by = place.who().await?;
@@ -86,7 +86,7 @@ pub(super) fn tell(
     mut pools: Vec<PoolOrder>,
     format: Format,
     terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     pools.sort_by(|a, b| a.pool.cmp(&b.pool));
     pools.dedup_by(|a, b| a.pool == b.pool);
     let told = PoolOrders {

@@ -13,7 +13,7 @@ use super::observe::warn;
 use super::reconcile::LockArgs;
 use super::repository_args::RepositoryArgs;
 use super::unknown::unknown;
-use super::{CommandError, Exit, Terminal, run};
+use super::{CommandError, CommandResult, Exit, Terminal, run};
 use crate::report::pruning::{self, Pruning};
 use crate::report::{self, Format, count, progress};
 use nodecfg_cluster::lease::HeldLock;
@@ -65,12 +65,7 @@ Examples:
   nodecfg prune .             and what the repository asks for stays, too
   nodecfg prune --yes         without being asked, as in a job";
 
-pub(super) async fn run(
-    args: &Args,
-    format: Format,
-    verbose: u8,
-    terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     if !args.dry_run {
         args.confirm.possible()?;
     }

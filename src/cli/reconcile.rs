@@ -11,7 +11,7 @@ use super::plan_file::SavedPlanCheck;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
 use super::run::{self, Purpose, Reporter, Subject};
-use super::{CommandError, Exit, Terminal, diff};
+use super::{CommandError, CommandResult, Exit, Terminal, diff};
 use crate::report::Format;
 use crate::report::progress::RunHeader;
 use crate::review::{Side, of_plan};
@@ -83,7 +83,7 @@ pub(super) struct Reconciliation<'a> {
 
 impl Reconciliation<'_> {
     /// Shows what would be done, and changes nothing.
-    pub(super) async fn preview(&self, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+    pub(super) async fn preview(&self, terminal: &mut Terminal) -> CommandResult {
         let plan = self.shown(terminal).await?;
         // What the plan says already; here is no more to say than how this would end.
         Ok(if plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository })
@@ -114,7 +114,7 @@ impl Reconciliation<'_> {
     }
 
     /// Does it, under the lock.
-    pub(super) async fn carry_out(self, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+    pub(super) async fn carry_out(self, terminal: &mut Terminal) -> CommandResult {
         let mut stop = run::stop_on_signals(terminal.foot.clone());
         let taking = self.pace.lock.take(self.reader, &self.options.namespace, &self.loaded.desired.fleet);
         let lock = run::unless_stopped(&mut stop, taking).await?;
@@ -123,12 +123,7 @@ impl Reconciliation<'_> {
         result
     }
 
-    async fn under(
-        self,
-        lock: &HeldLock,
-        mut stop: watch::Receiver<Stop>,
-        terminal: &mut Terminal,
-    ) -> Result<Exit, CommandError> {
+    async fn under(self, lock: &HeldLock, mut stop: watch::Receiver<Stop>, terminal: &mut Terminal) -> CommandResult {
         let planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
         let Some((pool, pause)) = self.pause.clone() else {
             return self.roll_out(planned, lock, stop, &mut false, terminal).await;
@@ -158,7 +153,7 @@ impl Reconciliation<'_> {
         mut stop: watch::Receiver<Stop>,
         begun: &mut bool,
         terminal: &mut Terminal,
-    ) -> Result<Exit, CommandError> {
+    ) -> CommandResult {
         run::unless_stopped(&mut stop, self.paused(pool, pause)).await?;
         // A rollout stops for what was ordered after its plan.
         let planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
@@ -172,7 +167,7 @@ impl Reconciliation<'_> {
         stop: watch::Receiver<Stop>,
         begun: &mut bool,
         terminal: &mut Terminal,
-    ) -> Result<Exit, CommandError> {
+    ) -> CommandResult {
         terminal.record.planned(&planned.plan);
         let Planned { plan, observed, options } = planned;
         if plan.has_changes() {

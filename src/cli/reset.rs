@@ -12,7 +12,7 @@ use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
 use super::unknown::unknown;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::{Format, count, progress};
 use crate::review::Side;
 use kubelet_config::finding::Strictness;
@@ -77,12 +77,7 @@ Examples:
   nodecfg reset --pool gpu            one node at a time, once it is confirmed
   nodecfg reset --all --repo . --yes  with the budgets of the repository, without being asked";
 
-pub(super) async fn run(
-    args: &Args,
-    format: Format,
-    verbose: u8,
-    terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     let choice = args.choice()?;
     if !args.dry_run {
         run::require_stream_format(format)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::order_args::OrderArgs;
 use super::pause::tell;
-use super::{CommandError, Exit, Terminal, run};
+use super::{CommandResult, Terminal, run};
 use crate::report::Format;
 use crate::report::orders::{PoolOrder, PoolResult};
 use nodecfg_cluster::lease;
@@ -23,7 +23,7 @@ pub(super) struct Args {
     order: OrderArgs,
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let place = args.order.place(false).await?;
     let known = place.pools().await?;
     let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();

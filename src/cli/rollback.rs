@@ -11,7 +11,7 @@ use super::reconcile::{PaceArgs, Reconciliation};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
-use super::{CommandError, Exit, Terminal, diff};
+use super::{CommandError, CommandResult, Exit, Terminal, diff};
 use crate::history::{Content, Frame, Revision, Subject, content_of, frame, held, previous};
 use crate::report::{Format, count, names};
 use nodecfg_cluster::observe::look;
@@ -69,12 +69,7 @@ Examples:
   nodecfg rollback gpu --to v1.4.0   to a revision by name
   nodecfg resume gpu                 once git says the same";
 
-pub(super) async fn run(
-    args: &Args,
-    format: Format,
-    verbose: u8,
-    terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     if args.dry_run {
         diff::create_reports(&args.reports)?;
     } else {

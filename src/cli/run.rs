@@ -12,7 +12,7 @@ use super::output::Output;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
 use super::status_area::StatusArea;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, RunHeader};
 use crate::report::run_summary::{self, Before};
@@ -187,7 +187,7 @@ impl Reporter {
     }
 
     /// Shows how it ended, and says what that means to a script.
-    pub(super) fn dismiss(mut self, execution: &Execution, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+    pub(super) fn dismiss(mut self, execution: &Execution, terminal: &mut Terminal) -> CommandResult {
         let (now, exit) = (nodecfg_clock::now(), exit_of(execution));
         if let Some(ticker) = self.ticker.take() {
             ticker.abort();
@@ -307,7 +307,7 @@ static FOLLOWED: AtomicBool = AtomicBool::new(false);
 
 /// Does the work of a command, until a signal ends it: while a repository is fetched, the cluster is read, and wherever else
 /// nothing was changed that has to be finished.
-pub(super) async fn unless_ended(work: impl Future<Output = Result<Exit, CommandError>>) -> Result<Exit, CommandError> {
+pub(super) async fn unless_ended(work: impl Future<Output = CommandResult>) -> CommandResult {
     let mut work = std::pin::pin!(work);
     loop {
         tokio::select! {

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use super::repository_args::Loaded;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::{self, findings};
 use crate::sandbox_nodes;
 use nodecfg_contract::names::PoolName;
@@ -113,7 +113,7 @@ Examples:
   nodecfg sandbox --nodes 3 --fault node-1=crash > sandbox.yaml
   nodecfg sandbox --kubernetes-version 1.36 --fault node-1=dies --kubeconfig-out sandbox.yaml";
 
-pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let asked = args.kubernetes_version.map(Version::character);
     let (character, specs) = match &args.repo {
         Some(path) => {

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use super::repository_args::parse_kubernetes_version;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::schemas::{OUTPUTS, Output};
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
@@ -44,7 +44,7 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(files.into_iter().chain(outputs).chain([plan]))
 }
 
-pub(super) fn run(args: &Args, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     if args.kubernetes_version.is_some() && args.name != KUBELET {
         return Err(CommandError::usage(
             "--kubernetes-version goes with `schema kubelet` alone",

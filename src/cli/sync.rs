@@ -12,7 +12,7 @@ use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose};
 use super::sandbox::SandboxArgs;
 use super::telemetry::MetricsArgs;
-use super::{CommandError, Exit, Terminal, diff};
+use super::{CommandResult, Terminal, diff};
 use crate::report::Format;
 
 /// Make the cluster match the repository, a few nodes at a time.
@@ -56,12 +56,7 @@ Examples:
   nodecfg sync --plan plan.json                exactly what was reviewed (nodecfg diff --out plan.json)
   nodecfg sync -o json                         one JSON object per line, for a pipeline";
 
-pub(super) async fn run(
-    args: &Args,
-    format: Format,
-    verbose: u8,
-    terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     if !args.dry_run {
         run::require_stream_format(format)?;
         run::create_reports(&args.reports)?;

@@ -8,7 +8,7 @@ use super::git_args::{GitArgs, Which};
 use super::reports::ReportArgs;
 use super::repository_args::parse_kubernetes_version;
 use super::signers_args::SignersArgs;
-use super::{CommandError, Exit, Terminal, actions};
+use super::{CommandError, CommandResult, Exit, Terminal, actions};
 use crate::report::findings::{Texts, WIDTH};
 use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
 use crate::repository::read_file;
@@ -64,7 +64,7 @@ Examples:
   git ls-files '*kubelet*.yaml' | nodecfg validate --files-from -
   nodecfg validate -o sarif > nodecfg.sarif            for code scanning";
 
-pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     let targets = args.targets()?;
     args.reports.create(|output| output.shape().map(drop))?;
     let location = actions::location();

@@ -9,7 +9,7 @@ use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose, Reporter, Subject};
 use super::telemetry::MetricsArgs;
-use super::{CommandError, Exit, Terminal};
+use super::{CommandResult, Terminal};
 use crate::report::Format;
 use crate::review::of_plan;
 use crate::rollout::execute::{self, Rollout};
@@ -37,12 +37,7 @@ pub(super) struct Args {
     pub(super) metrics: MetricsArgs,
 }
 
-pub(super) async fn run(
-    args: &Args,
-    format: Format,
-    verbose: u8,
-    terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     run::require_stream_format(format)?;
     run::create_reports(&args.reports)?;
     let loaded = args.repository.load(terminal).await?;

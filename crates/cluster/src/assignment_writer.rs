@@ -121,8 +121,8 @@ fn json_patch(uid_path: &str, uid: &str, change: &Assignment) -> Value {
     ])
 }
 
-/// A NodeConfig that goes with its Node. No controller: nothing reconciles it. No blockOwnerDeletion: nothing shall wait for
-/// it, and to set it takes the right to update the Node's finalizers.
+/// A NodeConfig that is deleted with its Node. `controller` is unset, since nothing reconciles it. `blockOwnerDeletion` is unset:
+/// no deletion waits for it, and setting it needs the right to update the Node's finalizers.
 fn node_config(name: &NodeName, change: &Assignment) -> Value {
     json!({
         "apiVersion": "nodecfg.dev/v1alpha1",

@@ -13,7 +13,7 @@ use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
 use super::unknown::unknown;
-use super::{CommandError, Exit, Terminal, run as runs, terminal};
+use super::{CommandError, CommandResult, Exit, Terminal, run as runs, terminal};
 use crate::report::progress;
 use crate::report::status::{self as shown, Look};
 use crate::report::{self, Format, html};
@@ -92,12 +92,7 @@ impl OptionalRepository {
     }
 }
 
-pub(super) async fn run(
-    args: &Args,
-    format: Format,
-    verbose: u8,
-    terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     if args.watch {
         runs::require_stream_format(format)?;
     }

@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval_at};
 
 use super::screen::Screen;
 use super::view::View;
-use super::{CommandError, Exit, Terminal, width, write};
+use super::{CommandError, CommandResult, Exit, Terminal, width, write};
 use crate::report::Format;
 use crate::report::progress::JsonLines;
 use crate::report::status::{self as shown, Look};
@@ -35,7 +35,7 @@ pub(super) async fn watch(
     format: Format,
     all: bool,
     terminal: &mut Terminal,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     let screen = if format == Format::Text { Screen::open(terminal.colored_out())? } else { None };
     let drawn = screen.is_some();
     let mut shower = Shower { screen, status, format, all, server: view.server().to_owned() };

@@ -1,4 +1,4 @@
-//! Stories of the runtime over a disk in memory: what is on disk, what goes out, and what the API server is told.
+//! Scenarios of the runtime over a disk in memory: the files, the effects and the reported status.
 
 use std::path::Path;
 

@@ -143,12 +143,12 @@ pub struct Condition {
 }
 
 /// A NodeConfig, as the reconciler and the agent of its node read it. A spec that cannot be read is an error; a status that
-/// cannot be read counts as none, since its agent writes it anew.
+/// cannot be read counts as unset, since its agent replaces it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct NodeConfig {
     /// The part of `metadata` that nodecfg reads.
     pub metadata: Metadata,
-    /// What the node shall run.
+    /// The desired configuration of the node.
     #[serde(default)]
     pub spec: NodeConfigSpec,
     /// What is so on the node.

@@ -73,7 +73,7 @@ pub struct ListVersions {
 pub struct NodeConfigList {
     /// The version of the list.
     pub version: String,
-    /// By name, which is their Node's. Shared with the watch that goes on from here: there are thousands.
+    /// By name, which is the name of their Node. The watch that continues from this list shares them, to save memory.
     pub items: BTreeMap<NodeName, Arc<NodeConfig>>,
 }
 

@@ -217,7 +217,7 @@ fn unpooled(name: &NodeName, desired: &Desired, observed: &Observed) -> Unpooled
     Unpooled { node: name.clone(), still_on: pool.map(ToString::to_string) }
 }
 
-/// What `nodecfg prune` deletes unless it is told otherwise, given this repository.
+/// The ConfigMaps that `nodecfg prune` with this repository and default options deletes.
 fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
     let mut references = observed.references.clone();
     for node in observed.nodes.values() {

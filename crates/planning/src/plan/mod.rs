@@ -79,7 +79,7 @@ pub struct Plan {
     pub pools: Vec<PoolPlan>,
     /// Nodes that no pool selects, by name. They are left as they are.
     pub unpooled: Vec<Unpooled>,
-    /// ConfigMaps of this fleet that `nodecfg prune` deletes unless it is told otherwise, by name.
+    /// The names of this fleet's ConfigMaps that `nodecfg prune` with default options deletes.
     pub prunable: Vec<String>,
     /// What there is to say of the pools' configurations for the kubelets that their nodes have. No errors: those forbid
     /// the plan.
@@ -197,7 +197,7 @@ pub enum WaveKind {
 pub struct Step {
     /// The node.
     pub node: NodeName,
-    /// What it points at now, and shall point at.
+    /// Its current and its wanted `configSource`.
     #[serde(rename = "from", serialize_with = "serialize_from")]
     #[schemars(
         with = "Option<ConfigSource>",
